@@ -1,0 +1,45 @@
+# Everything a contributor types. Needs python3 and pip, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Works without ensurepip, which some distributions package separately.
+PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+SOURCES := toolkit solvers experiments tests notebooks
+
+.PHONY: reproduce test test-all check bench docs clean
+.DEFAULT_GOAL := test
+
+$(BIN)/python:
+	$(PYTHON) -m venv --without-pip $(VENV)
+
+# One stamp per extra: an install is repeated only when its inputs changed.
+$(VENV)/.extra-%: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt -e '.[$*]'
+	touch $@
+
+reproduce: $(VENV)/.extra-models
+	$(BIN)/multidraft models fetch smollm2
+	$(BIN)/multidraft record
+	$(BIN)/multidraft reproduce
+
+check: $(VENV)/.extra-dev
+	$(BIN)/ruff format --check --quiet $(SOURCES)
+	$(BIN)/ruff check --quiet $(SOURCES)
+	$(BIN)/basedpyright
+
+test: check
+	$(PYTEST)
+
+test-all: check
+	$(PYTEST) -m ""
+
+bench: $(VENV)/.extra-dev
+	$(BIN)/python -m pytest tests -m "" --benchmark-only
+
+docs: $(VENV)/.extra-docs
+	$(BIN)/python -m sphinx -W -b html docs docs/_build
+
+clean:
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .ruff_cache .hypothesis .benchmarks src/*.egg-info toolkit/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Paper reproductions, sweeps and reports: each table or figure is a file."""

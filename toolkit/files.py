@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 @contextmanager
-def atomic(path: str | Path) -> Iterator[Path]:
+def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path; on success flush it to the disk and rename it to `path`.
 
     The folder is created if needed. When the body raises (Ctrl-C included) the temporary file is

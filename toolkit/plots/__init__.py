@@ -1,0 +1,8 @@
+"""Figures as functions of result tables; each returns a new matplotlib figure."""
+
+from multidraft.plots.canvas import save
+from multidraft.plots.distribution import ecdf, histogram
+from multidraft.plots.heat import heat_map
+from multidraft.plots.lines import lines
+
+__all__ = ["ecdf", "heat_map", "histogram", "lines", "save"]

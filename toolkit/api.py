@@ -69,7 +69,8 @@ def solve_each(
     from joblib import Parallel, delayed
 
     rows = [problem[i] for i in range(len(problem))]
-    return Parallel(n_jobs=jobs)(delayed(solve)(row, method, **options) for row in rows)
+    tasks = (delayed(solve)(row, method, **options) for row in rows)
+    return list(Parallel(n_jobs=jobs)(tasks))  # type: ignore[arg-type]
 
 
 def optimal_acceptance(problem: Problem) -> Float[np.ndarray, "*batch"]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -98,15 +98,15 @@ class Law(ABC):
     @property
     def counts(self) -> Int[np.ndarray, "*batch"]:
         """Number of drafts of each row."""
-        return np.broadcast_to(np.asarray(self.n), self.batch)
+        return np.broadcast_to(np.asarray(self.n, dtype=np.int64), self.batch)
 
     @property
     def short_rows(self) -> Bool[np.ndarray, "*batch"]:
         """Rows with fewer tokens of positive mass than the law needs."""
         if not self._distinct:
             return np.zeros(self.batch, dtype=bool)
-        supported = np.asarray(float64((self.probs > 0).sum(-1)))
-        return np.broadcast_to(supported, self.batch) < self.counts
+        supported = float64((self.probs > 0).sum(-1))
+        return np.asarray(np.broadcast_to(supported, self.batch) < self.counts)
 
     # Laws whose drafts are distinct tokens run short; laws that repeat tokens never do.
     _distinct: ClassVar[bool] = False
@@ -139,13 +139,19 @@ class Law(ABC):
         options = {"generator": generator, "dtype": torch.float64, "device": generator.device}
         return self.draw(torch.rand(shape, **options).to(self.probs.device))
 
-    @abstractmethod
-    def stay(self, mask: Bool[np.ndarray, "*batch V"]) -> Float[np.ndarray, "*batch"]:
-        """Probability that every draft lies in the set `mask`."""
+    def stay(self, mask: Bool[np.ndarray, "*rows V"]) -> Float[np.ndarray, "*batch"]:
+        """Probability that every draft lies in the set `mask`, ``(V,)`` or one row per context."""
+        return np.asarray(self._stay(self._set(mask)))
 
-    def hit(self, mask: Bool[np.ndarray, "*batch V"]) -> Float[np.ndarray, "*batch"]:
+    def hit(self, mask: Bool[np.ndarray, "*rows V"]) -> Float[np.ndarray, "*batch"]:
         """Probability that some draft lies in the set `mask`."""
-        return 1 - self.stay(~np.asarray(mask))
+        return np.asarray(self._hit(self._set(mask)))
+
+    @abstractmethod
+    def _stay(self, mask: np.ndarray) -> Any: ...
+
+    def _hit(self, mask: np.ndarray) -> Any:
+        return 1 - self._stay(~mask)
 
     @abstractmethod
     def _tuples(self) -> tuple[Int[np.ndarray, "M n"], Float[np.ndarray, " M"]]: ...
@@ -173,17 +179,17 @@ class Law(ABC):
             )
         return self.numpy()._tuples()
 
-    def numpy(self) -> Self:
+    def numpy(self) -> Law:
         """Return the same law on float64 numpy arrays."""
         return self._like(float64(self.probs), self.n)
 
-    def __getitem__(self, i: int) -> Self:
+    def __getitem__(self, i: int) -> Law:
         if not self.batch:
             raise InputError("this law has no batch to index.")
         probs = self.probs[i] if self.probs.ndim == 2 else self.probs
         return self._like(probs, self.n if isinstance(self.n, int) else int(self.n[i]))
 
-    def _like(self, probs: Any, n: Any) -> Self:
+    def _like(self, probs: Any, n: Any) -> Law:
         return type(self)(probs, n, short=self.short, check=False)
 
     def __repr__(self) -> str:
@@ -231,8 +237,8 @@ def _column(tokens: Array, i: int, ids: Array) -> None:
     tokens[..., i] = ids
 
 
-def _mass(probs: Float[np.ndarray, "*batch V"], mask: Bool[np.ndarray, "*batch V"]) -> np.ndarray:
-    return np.where(mask, probs, 0.0).sum(-1)
+def _mass(probs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    return np.asarray(np.where(mask, probs, 0.0).sum(-1))
 
 
 class IID(Law):
@@ -256,11 +262,11 @@ class IID(Law):
         tokens = search(_cumulative(self.probs, self.batch), flat)
         return self._pad(tokens.reshape(uniforms.shape))
 
-    def stay(self, mask: Bool[np.ndarray, "*batch V"]) -> Float[np.ndarray, "*batch"]:
-        return 1 - self.hit(~self._set(mask))
+    def _stay(self, mask: np.ndarray) -> Any:
+        return 1 - self._hit(~mask)
 
-    def hit(self, mask: Bool[np.ndarray, "*batch V"]) -> Float[np.ndarray, "*batch"]:
-        probs, mask = float64(self.probs), self._set(mask)
+    def _hit(self, mask: np.ndarray) -> Any:
+        probs = float64(self.probs)
         inside, outside = _mass(probs, mask), _mass(probs, ~mask)
         # Either form is exact where its own sum is the small one.
         with np.errstate(divide="ignore"):
@@ -328,12 +334,10 @@ class Independent(Law):
             return torch.stack(columns, -1)
         return np.stack(columns, -1)
 
-    def stay(self, mask: Bool[np.ndarray, "*batch V"]) -> Float[np.ndarray, "*batch"]:
-        mask = self._set(mask)
+    def _stay(self, mask: np.ndarray) -> Any:
         return np.prod(np.stack([_mass(float64(part), mask) for part in self.parts]), axis=0)
 
-    def hit(self, mask: Bool[np.ndarray, "*batch V"]) -> Float[np.ndarray, "*batch"]:
-        mask = self._set(mask)
+    def _hit(self, mask: np.ndarray) -> Any:
         with np.errstate(divide="ignore"):
             logs = [np.log1p(-np.minimum(_mass(float64(part), mask), 1.0)) for part in self.parts]
         return -np.expm1(sum(logs))
@@ -344,10 +348,10 @@ class Independent(Law):
     def _tuples(self) -> tuple[Int[np.ndarray, "M n"], Float[np.ndarray, " M"]]:
         return _product(self.parts)
 
-    def numpy(self) -> Self:
+    def numpy(self) -> Law:
         return type(self)([float64(part) for part in self.parts], short=self.short, check=False)
 
-    def __getitem__(self, i: int) -> Self:
+    def __getitem__(self, i: int) -> Law:
         if not self.batch:
             raise InputError("this law has no batch to index.")
         rows = [part[i] if part.ndim == 2 else part for part in self.parts]
@@ -384,10 +388,9 @@ class WithoutReplacement(Law):
             _drop(left, ids)
         return self._pad(tokens)
 
-    def stay(self, mask: Bool[np.ndarray, "*batch V"]) -> Float[np.ndarray, "*batch"]:
+    def _stay(self, mask: np.ndarray) -> Any:
         from multidraft.solvers.prefix import without_replacement_stay as stay
 
-        mask = self._set(mask)
         shape = checks.broadcast(mask.shape[:-1], self.batch)
         masks = np.broadcast_to(mask, (*shape, self.vocabulary)).reshape(-1, self.vocabulary)
         probs = np.broadcast_to(float64(self.probs), (*shape, self.vocabulary))
@@ -447,8 +450,8 @@ class SureAndLast(Law):
     def last(self) -> Array:
         """Law r of the random draft, ``(*batch, V)``; a row of zeros where there is none."""
 
-    def stay(self, mask: Bool[np.ndarray, "*batch V"]) -> Float[np.ndarray, "*batch"]:
-        mask, last = self._set(mask), float64(self.last())
+    def _stay(self, mask: np.ndarray) -> Any:
+        last = float64(self.last())
         drawn = np.where(last.sum(-1) > 0, _mass(last, mask), 1.0)
         return np.where(_covers(mask, _ids(self.sure())), drawn, 0.0)
 
@@ -502,7 +505,7 @@ def _head(probs: Array, n: int, batch: tuple[int, ...], counts: np.ndarray) -> A
 
 
 def _ids(ids: Array) -> np.ndarray:
-    return ids.cpu().numpy() if is_torch(ids) else ids
+    return ids.cpu().numpy() if is_torch(ids) else np.asarray(ids)
 
 
 def _covers(mask: Bool[np.ndarray, "*batch V"], ids: Int[np.ndarray, "*batch n"]) -> np.ndarray:
@@ -510,7 +513,8 @@ def _covers(mask: Bool[np.ndarray, "*batch V"], ids: Int[np.ndarray, "*batch n"]
     shape = checks.broadcast(mask.shape[:-1], ids.shape[:-1])
     mask = np.broadcast_to(mask, (*shape, mask.shape[-1]))
     ids = np.broadcast_to(ids, (*shape, ids.shape[-1]))
-    return (np.take_along_axis(mask, np.maximum(ids, 0), axis=-1) | (ids < 0)).all(-1)
+    held = np.take_along_axis(mask, np.maximum(ids, 0), axis=-1)
+    return np.all(held | (ids < 0), axis=-1, keepdims=True)[..., 0]
 
 
 class Greedy(SureAndLast):
@@ -528,7 +532,7 @@ class Greedy(SureAndLast):
 
     def sure(self) -> Array:
         """Ids of the n - 1 top tokens, ``(*batch, width - 1)``."""
-        return _head(self.probs, self.width - 1, self.batch, self.counts - 1)
+        return _head(self.probs, self.width - 1, self.batch, np.asarray(self.counts - 1))
 
     def last(self) -> Array:
         """Law of the last draft, ``(*batch, V)``; a row of zeros where nothing is left."""
@@ -647,7 +651,7 @@ class Explicit(Law):
     name = "explicit"
 
     def __init__(self, tuples: Any, probs: Any, *, vocabulary: int, check: bool = True) -> None:
-        self.tuples = np.asarray(_ids(tuples))
+        self.tuples = _ids(tuples)
         self._vocabulary = checks.count(vocabulary, "vocabulary")
         if self.tuples.ndim != 2 or self.tuples.dtype.kind not in "iu" or 0 in self.tuples.shape:
             raise InputError("tuples must be an (M, n) array of token ids with M, n >= 1.")
@@ -687,8 +691,7 @@ class Explicit(Law):
             return torch.from_numpy(self.tuples).to(rows.device)[rows]
         return self.tuples[rows]
 
-    def stay(self, mask: Bool[np.ndarray, "*batch V"]) -> Float[np.ndarray, "*batch"]:
-        mask = self._set(mask)
+    def _stay(self, mask: np.ndarray) -> Any:
         inside = (mask[..., np.maximum(self.tuples, 0)] | (self.tuples < 0)).all(-1)
         return np.where(inside, float64(self.probs), 0.0).sum(-1)
 
@@ -699,7 +702,7 @@ class Explicit(Law):
         held = self.probs > 0
         return self.tuples[held], self.probs[held]
 
-    def _like(self, probs: Any, n: Any) -> Self:
+    def _like(self, probs: Any, n: Any) -> Law:
         return type(self)(self.tuples, probs, vocabulary=self.vocabulary, check=False)
 
 

@@ -13,7 +13,8 @@ import json
 import math
 import os
 import zipfile
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -80,11 +81,11 @@ class Problem:
         temperature: float = 1.0,
         top_k: int | None = None,
         top_p: float | None = None,
-        draft_temperature: float | None = None,
+        draft_temperature: float | Sequence[float] | None = None,
         draft_top_k: int | None = None,
         draft_top_p: float | None = None,
         short: laws.Short = "pad",
-    ) -> Self:
+    ) -> Problem:
         """Build the problem from raw logits.
 
         Temperature, top-k and top-p shape both laws; a ``draft_*`` value replaces the target's for
@@ -101,7 +102,7 @@ class Problem:
         draft_top_p = top_p if draft_top_p is None else draft_top_p
         name = checks.choice(law if isinstance(law, str) else law.name, laws.LAWS, "draft law")
 
-        def draft(logits: Any, heat: float | None) -> Array:
+        def draft(logits: Any, heat: Any) -> Array:
             heat = temperature if heat is None else heat
             return probabilities(logits, heat, draft_top_k, draft_top_p)
 

@@ -1,6 +1,7 @@
 """Problems: strict validation, logits to laws in one place, files."""
 
 import json
+import re
 import zipfile
 
 import numpy as np
@@ -28,7 +29,7 @@ def test_float32_marginals_are_refused_with_their_sum():
 @pytest.mark.parametrize("off", [1e-7, 1e-5, 1e-3, -2e-7])
 def test_a_sum_that_is_off_is_refused_not_mended(off):
     target = Q3 * (1 + off)
-    with pytest.raises(InputError, match=f"{target.sum():.8f}"[:9]):
+    with pytest.raises(InputError, match=re.escape(f"sums to {target.sum():.16g},")):
         md.Problem(target, md.IID(P3, 2))
     assert md.normalise(target).sum() == pytest.approx(1, abs=1e-15)
 

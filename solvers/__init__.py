@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SOLVERS: dict[str, tuple[str, str]] = {
     "subset": ("subset", "Subset"),
     "relaxed-lp": ("relaxed_lp", "RelaxedLP"),
+    "branch-and-bound": ("branch_and_bound", "BranchAndBound"),
 }
 
 

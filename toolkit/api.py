@@ -91,16 +91,18 @@ def optimal_acceptance(problem: Problem) -> Float[np.ndarray, "*batch"]:
     >>> float(md.optimal_acceptance(md.Problem([0.2, 0.3, 0.5], md.Top([0.6, 0.3, 0.1], n=2))))
     0.5
     """
-    from multidraft.solvers import prefix
+    from multidraft.solvers import branch_and_bound, prefix
 
     law = problem.law
     if isinstance(law, laws.IID):
         return prefix.iid_optimum(problem.target, law.probs, law.n)[0]
     if isinstance(law, laws.WithoutReplacement):
         return prefix.without_replacement_optimum(problem.target, law.probs, law.n)[0]
+    if isinstance(law, laws.Independent) and not problem.batch:
+        return np.array(branch_and_bound.independent_optimum(problem.target, law.parts).value)
     if not problem.batch or not solvers.get("subset").refuses(problem):
         return solve(problem).acceptance
-    return np.array([solve(problem[i]).acceptance for i in range(len(problem))])
+    return np.array([optimal_acceptance(problem[i]) for i in range(len(problem))])
 
 
 def compare(problem: Problem) -> list[Solution]:

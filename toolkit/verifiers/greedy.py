@@ -1,0 +1,40 @@
+r"""The greedy rule (Hu et al., 2502.18779): single-draft verification of the one random draft.
+
+The sure drafts cost nothing: the random one, of law r, is accepted with probability
+:math:`\min(1, q/r)`, and a draw from the residual :math:`(q - r)_+` may land on a sure draft. The
+output is a draft with probability :math:`q(\mathrm{Top}) + \sum_y \min(q(y), r(y))`, the optimum of
+the law.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from multidraft import laws
+from multidraft.arrays import take
+from multidraft.problem import Problem
+from multidraft.verifiers.base import Acceptance, Rule
+
+
+@dataclass(frozen=True)
+class GreedyRule(Rule):
+    """Single-draft test of the random draft, for greedy and hub drafts."""
+
+    name: ClassVar[str] = "greedy"
+    laws: ClassVar = (laws.Greedy, laws.Hub)
+
+    def _acceptance(self, problem: Problem) -> Acceptance:
+        sure, tested = masses(problem)
+        return Acceptance.exact(sure + tested, tested, problem.batch)
+
+
+def masses(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Target mass of the sure drafts, and overlap of the target with the law of the random one."""
+    law = problem.law
+    assert isinstance(law, laws.SureAndLast)
+    sure = law.sure()
+    sure = np.broadcast_to(sure, (*problem.batch, sure.shape[-1]))
+    return take(problem.target, sure).sum(-1), np.minimum(problem.target, law.last()).sum(-1)

@@ -38,6 +38,8 @@ from multidraft.errors import InputError
 
 FORMAT = 1
 KEY = "multidraft"
+# The trace that ships with the package.
+FROZEN = Path(__file__).parent / "data" / "frozen.safetensors"
 # Dimensions of each tensor; V, N and D must agree between them.
 SHAPES = {
     "target": "NV",
@@ -215,7 +217,7 @@ def frozen() -> Trace:
 
     float16, full vocabulary; made by ``multidraft.record.frozen(path)``.
     """
-    return open(Path(__file__).parent / "data" / "frozen.safetensors")
+    return open(FROZEN)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,135 @@
+"""``multidraft solve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import multidraft as md
+from multidraft.cli.output import Json, print_fields, print_json, print_table
+from multidraft.cli.problem import NOTHING, ProblemOptions
+from multidraft.errors import InputError
+from multidraft.files import atomic
+
+if TYPE_CHECKING:
+    from multidraft.solution import Plan, Solution
+
+SHOWN = 10  # tokens of a cut that are listed
+LISTED = 100_000  # tuples whose conditional laws a plan file lists
+
+
+def command(
+    given: ProblemOptions = NOTHING,
+    *,
+    method: str = "auto",
+    plan: Path | None = None,
+    json: Json = False,
+) -> None:
+    """Solve one problem and certify the answer.
+
+    Parameters
+    ----------
+    method
+        A solver from `multidraft methods`; auto takes the first that accepts the problem.
+    plan
+        Write the plan to this .npz file: selection law, residual law and, for small vocabularies,
+        the probability that each drafted token of each tuple is kept.
+    """
+    solution = md.solve(given.problem(), method)
+    if plan is not None:
+        save_plan(solution, plan)
+    if json:
+        print_json(as_data(solution))
+    elif solution.problem.batch:
+        _print_batch(solution)
+    else:
+        print_fields(_fields(solution))
+
+
+def as_data(solution: Solution) -> dict[str, Any]:
+    """Everything about an answer, as JSON; the cut is a list of token ids (per row of a batch)."""
+    certificate = solution.certificate
+    rows = np.atleast_2d(certificate.cut)
+    cuts = [np.flatnonzero(row).tolist() for row in rows]
+    return {
+        "acceptance": solution.acceptance,
+        "lower": certificate.lower,
+        "upper": certificate.upper,
+        "gap": certificate.gap,
+        "violation": certificate.violation,
+        "cut": cuts if solution.problem.batch else cuts[0],
+        "method": solution.method,
+        "status": solution.status.value,
+        "seconds": solution.seconds,
+        "law": solution.problem.law.spec,
+        "vocabulary": solution.problem.vocabulary,
+    }
+
+
+def save_plan(solution: Solution, path: Path) -> None:
+    """Write the plan of a solution to an .npz file.
+
+    Raises
+    ------
+    InputError
+        A method without a plan, or another suffix.
+    """
+    plan = solution.plan
+    if plan is None:
+        raise InputError(f"{solution.method} finds the value only: choose another --method.")
+    if path.suffix != ".npz":
+        raise InputError(f"--plan {path}: the plan is written as .npz.")
+    arrays = {
+        "target": solution.problem.target,
+        "selection": plan.selection,
+        "kept": plan.kept,
+        "residual": plan.residual,
+        "cut": solution.certificate.cut,
+        **_tuples(solution, plan),
+    }
+    with atomic(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _tuples(solution: Solution, plan: Plan) -> dict[str, np.ndarray]:
+    law = solution.problem.law
+    if law.batch or law.tuple_count() > LISTED:
+        return {}
+    tuples, mass = law.enumerate()
+    return {"tuples": tuples, "mass": mass, "keep": plan.keep(tuples)}
+
+
+def _fields(solution: Solution) -> dict[str, Any]:
+    data = as_data(solution)
+    ids = data.pop("cut")
+    listed = ", ".join(map(str, ids[:SHOWN])) + (", ..." if len(ids) > SHOWN else "")
+    return {
+        "acceptance": float(data["acceptance"]),
+        "status": data["status"],
+        "method": data["method"],
+        "lower bound": float(data["lower"]),
+        "upper bound": float(data["upper"]),
+        "gap": float(data["gap"]),
+        "violation": float(data["violation"]),
+        "cut": f"{len(ids)} of {data['vocabulary']} tokens" + (f": {listed}" if ids else ""),
+        "seconds": round(data["seconds"], 6),
+    }
+
+
+def _print_batch(solution: Solution) -> None:
+    certificate = solution.certificate
+    headings = ("row", "acceptance", "lower bound", "upper bound", "gap", "violation", "cut size")
+    columns = (
+        solution.acceptance,
+        certificate.lower,
+        certificate.upper,
+        certificate.gap,
+        certificate.violation,
+        certificate.cut.sum(-1),
+    )
+    lists = (column.tolist() for column in columns)
+    print_table(headings, zip(range(len(solution)), *lists, strict=True))
+    seconds = round(solution.seconds, 6)
+    print_fields({"status": solution.status.value, "method": solution.method, "seconds": seconds})

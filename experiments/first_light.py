@@ -128,7 +128,7 @@ def _laws(
 def run(
     trace: Path, draft: str, folder: Path, *, jobs: int = 1, resume: bool = True
 ) -> results.Results:
-    """Compute what `folder` lacks, merge it to ``folder/first-light.parquet`` and return it.
+    """Compute what ``folder/run`` lacks, merge it to ``folder/first-light.parquet``, return it.
 
     Raises
     ------
@@ -143,13 +143,14 @@ def run(
     configuration = {"trace": opened.header, "draft": draft, "contexts": len(opened)}
     function = partial(compute, path=str(trace))
     options = {"jobs": jobs, "resume": resume, "retry_failed": True}
-    summary = runner.run(wanted, function, folder, configuration=configuration, **options)
+    state = folder / "run"
+    summary = runner.run(wanted, function, state, configuration=configuration, **options)
     if summary.failed:
-        frame = runner.collect(folder, wanted).frame
+        frame = runner.collect(state, wanted).frame
         sentence = frame["error"].drop_nulls()[0]
         raise md.Refused(f"{summary.failed} of {summary.cells} cells failed, the first: {sentence}")
     path = folder / "first-light.parquet"
-    runner.merge(folder, path, wanted)
+    runner.merge(state, path, wanted)
     return results.read(path)
 
 

@@ -22,7 +22,7 @@ def ecdf(
     colour: str,
     panel: str | None = None,
     xlabel: str,
-    ylabel: str = "share of contexts at most",
+    ylabel: str = "share of contexts",
     across: int = 4,
 ) -> Figure:
     """Draw the share of rows whose `value` is at most x: one curve per value of `colour`.

@@ -9,11 +9,11 @@ ordered by increasing ``q/p`` (arXiv 2511.15898 for iid; docs/mathematics for bo
 ``hit`` are sums of non-negative numbers, so the value keeps its relative accuracy whether the
 optimum is close to zero or to one; no power of a number close to one is ever subtracted from one.
 
-The iid search needs no sort.  One pass drops the tokens into buckets of ``q/p`` that are 1/64 of an
-octave wide, the bucket boundaries are evaluated, and only the buckets whose lower bound beats
-the best boundary are sorted.  Between two boundaries ``q`` is convex in ``p`` with slopes inside the
-bucket, hence at least the larger of two lines; ``q - p^n`` is concave on each line, so the bound is
-attained where the lines cross.
+The iid search needs no sort.  One pass drops the tokens into buckets of ``q/p`` that are 1/64 of
+an octave wide, the bucket boundaries are evaluated, and only the buckets whose lower bound beats
+the best boundary are sorted.  Between two boundaries ``q`` is convex in ``p`` with slopes inside
+the bucket, hence at least the larger of two lines; ``q - p^n`` is concave on each line, so the
+bound is attained where the lines cross.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ import numba
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba import njit
+
+# Division by zero gives infinity or nan as in numpy; threads run in parallel.
+kernel = njit(cache=True, nogil=True, error_model="numpy")
 
 _SHIFT = 46  # keep sign, exponent and six bits of the mantissa: 64 buckets per octave
 _LOWEST = int(np.float64(2.0**-40).view(np.int64)) >> _SHIFT  # smaller ratios share bucket 0
@@ -150,7 +153,7 @@ def in_parallel(work: Callable[[int, int], None], rows: int) -> None:
 # ----------------------------------------------------------------------------------- iid drafts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hit_probability(mass: float, n: int) -> float:
     """``1 - (1 - mass)^n``, accurate for small and large ``mass``."""
     if mass >= 1.0:
@@ -158,7 +161,7 @@ def hit_probability(mass: float, n: int) -> float:
     return -math.expm1(n * math.log1p(-mass))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ratios(q: np.ndarray, p: np.ndarray) -> np.ndarray:
     """``q/p``, infinite where p = 0."""
     out = np.empty(q.size)
@@ -167,7 +170,7 @@ def ratios(q: np.ndarray, p: np.ndarray) -> np.ndarray:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def argsort_nonnegative(values: np.ndarray) -> np.ndarray:
     """Stable increasing order of non-negative floats: radix sort of their bit patterns."""
     size = values.size
@@ -191,35 +194,37 @@ def argsort_nonnegative(values: np.ndarray) -> np.ndarray:
     return order
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _iid_rows(target, draft, counts, value, cut, start, stop):
     for row in range(start, stop):
         q, p, n = target[row], draft[row], counts[row]
         keys = ratios(q, p).view(np.int64)
         limit = _iid_limit(q, p, n, keys)
-        value[row] = _split(q, p, n, keys, limit, cut[row])
+        cut[row] = keys < limit
+        outside = chunked_sum(p, ~cut[row])
+        value[row] = 1.0 if limit == 0 else chunked_sum(q, cut[row]) + hit_probability(outside, n)
 
 
-@njit(cache=True, nogil=True)
-def _split(q, p, n, keys, limit, cut):
-    """Write the set ``keys < limit`` to ``cut`` and return its value, by chunked sums."""
-    inside, outside = 0.0, 0.0
-    for start in range(0, q.size, _CHUNK):
-        part_in, part_out = 0.0, 0.0
-        for y in range(start, min(start + _CHUNK, q.size)):
-            cut[y] = keys[y] < limit
-            part_in += q[y] if cut[y] else 0.0
-            part_out += 0.0 if cut[y] else p[y]
-        inside += part_in
-        outside += part_out
-    return inside + hit_probability(outside, n) if limit > 0 else 1.0
+@kernel
+def chunked_sum(values, member):
+    """Sum over the member tokens, in chunks."""
+    total = 0.0
+    for start in range(0, values.size, _CHUNK):
+        part = 0.0
+        for y in range(start, min(start + _CHUNK, values.size)):
+            if member[y]:
+                part += values[y]
+        total += part
+    return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _iid_limit(q, p, n, keys):
     """Bit pattern of a ratio such that the tokens below it are a minimising set."""
-    top = (_bits(float(n)) >> _SHIFT) - _LOWEST + 1  # a ratio of n or more never pays
-    below, above = _bucket_sums(q, p, keys, top)
+    top = last_bucket(n)  # a ratio of n or more never pays
+    targets, drafts = bucket_masses(q, p, keys, p > 0.0, top)
+    below, above = np.zeros(top + 1), tails(drafts)
+    below[1:] = np.cumsum(targets)[:-1]
     best, limit = 1.0 - _ROUND_OFF, 0
     for k in range(1, top + 1):
         if above[k] != above[k - 1]:
@@ -232,48 +237,75 @@ def _iid_limit(q, p, n, keys):
     return limit
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _bits(x):
     return np.array([x]).view(np.int64)[0]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _floats(bits):
     return np.array([bits]).view(np.float64)[0]
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _bucket(key, top):
+@kernel
+def last_bucket(n):
+    """Number of the bucket that holds every ratio of ``n`` or more."""
+    return (_bits(float(n)) >> _SHIFT) - _LOWEST + 1
+
+
+@kernel
+def bucket_of(key, top):
+    """Bucket of a ratio, given as its bit pattern."""
     return min(max((key >> _SHIFT) - _LOWEST, 0), top)
 
 
-@njit(cache=True, nogil=True)
-def _bucket_sums(q, p, keys, top):
-    """Target mass below, and draft mass at or above, the lower edge of every bucket."""
-    target_mass, draft_mass = np.zeros(top + 1), np.zeros(top + 1)
+@kernel
+def bucket_edge(k):
+    """Smallest ratio of a bucket."""
+    return _floats((k + _LOWEST) << _SHIFT) if k > 0 else 0.0
+
+
+@kernel
+def bucket_masses(q, p, keys, member, top):
+    """Target and draft mass of the member tokens in every bucket."""
+    masses = np.zeros((2, top + 1))
     for y in range(q.size):
-        k = _bucket(keys[y], top)
-        target_mass[k] += q[y]
-        draft_mass[k] += p[y]
-    below, above = np.zeros(top + 1), np.empty(top + 1)
-    for k in range(top):
-        below[k + 1] = below[k] + target_mass[k]
-    above[top] = draft_mass[top]
-    for k in range(top - 1, -1, -1):
-        above[k] = above[k + 1] + draft_mass[k]
-    return below, above
+        if member[y]:
+            k = bucket_of(keys[y], top)
+            masses[0, k] += q[y]
+            masses[1, k] += p[y]
+    return masses[0], masses[1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
+def sorted_tokens(keys, member, wanted):
+    """Member tokens of the wanted buckets, in increasing order of their ratio."""
+    top, tokens, count = wanted.size - 1, np.empty(keys.size, dtype=np.int64), 0
+    for y in range(keys.size):
+        if member[y] and wanted[bucket_of(keys[y], top)]:
+            tokens[count] = y
+            count += 1
+    tokens = tokens[:count]
+    return tokens[argsort_nonnegative(keys[tokens].view(np.float64))]
+
+
+@kernel
+def tails(values):
+    """Sums of ``values[k:]``, one longer than the values."""
+    out = np.zeros(values.size + 1)
+    for k in range(values.size - 1, -1, -1):
+        out[k] = out[k + 1] + values[k]
+    return out
+
+
+@kernel
 def _suspects(n, below, above, best):
     """Buckets inside which a cut could still beat ``best`` by more than round-off."""
-    top = below.size - 1
-    suspect = np.zeros(top, dtype=np.bool_)
-    for k in range(top):
+    suspect = np.zeros(below.size, dtype=np.bool_)
+    for k in range(below.size - 1):
         draft_mass, target_mass = above[k] - above[k + 1], below[k + 1] - below[k]
         if draft_mass > 0.0:
-            low = _floats((k + _LOWEST) << _SHIFT) if k > 0 else 0.0
-            high = _floats((k + 1 + _LOWEST) << _SHIFT)
+            low, high = bucket_edge(k), bucket_edge(k + 1)
             taken = (high * draft_mass - target_mass) / (high - low)  # where the two lines cross
             taken = min(max(taken, 0.0), draft_mass)
             bound = below[k] + low * taken + hit_probability(above[k] - taken, n)
@@ -281,18 +313,15 @@ def _suspects(n, below, above, best):
     return suspect
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _refine(q, p, n, keys, below, above, suspect, best, limit):
     """Walk the tokens of the suspect buckets from the largest ratio down."""
-    top = suspect.size
-    tokens = np.array(
-        [y for y in range(q.size) if _bucket(keys[y], top) < top and suspect[_bucket(keys[y], top)]]
-    )
-    tokens = tokens[argsort_nonnegative(keys[tokens].view(np.float64))]
+    top = suspect.size - 1
+    tokens = sorted_tokens(keys, p > 0.0, suspect)
     current, inside, outside = -1, 0.0, 0.0
     for i in range(tokens.size - 1, -1, -1):
         y = tokens[i]
-        k = _bucket(keys[y], top)
+        k = bucket_of(keys[y], top)
         if k != current:
             current, inside, outside = k, below[k + 1], above[k + 1]
         inside -= q[y]
@@ -348,7 +377,7 @@ def _without_replacement_rows(q, p, counts, value, cut, start, stop):
         value[row] = _without_replacement_row(q[row], p[row], n, times, weights, cut[row])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _without_replacement_row(q, p, n, times, weights, cut):
     ratio = ratios(q, p)
     order = argsort_nonnegative(ratio)
@@ -365,7 +394,7 @@ def _without_replacement_row(q, p, n, times, weights, cut):
     return best if size > 0 else 1.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _hit_outside(p, inside, n, times, weights):
     tokens = np.flatnonzero(p > 0.0)
     order = np.concatenate((tokens[inside[tokens]], tokens[~inside[tokens]]))
@@ -373,7 +402,7 @@ def _hit_outside(p, inside, n, times, weights):
     return _hits_along(p, order, n, times, weights)[size - 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _hits_along(p, order, n, times, weights):
     """Hit probability of the complement of every prefix of ``order`` (the whole support)."""
     outside, others = _mass_after(p, order), _mass_of_others(p, order)
@@ -399,7 +428,7 @@ def _hits_along(p, order, n, times, weights):
     return hits
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mass_after(p, order):
     """Draft mass of the tokens after each position, summed from the end."""
     out, mass = np.empty(order.size), 0.0
@@ -409,7 +438,7 @@ def _mass_after(p, order):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mass_of_others(p, order):
     """``sum(p) - p(y)`` at each position; the largest token's is summed over the others."""
     largest = np.argmax(p[order])
@@ -420,7 +449,7 @@ def _mass_of_others(p, order):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _decay(p, outside, heavy, times, weights):
     """Quadrature weights times the probability that no heavy token outside has arrived."""
     out = weights.copy()
@@ -430,7 +459,7 @@ def _decay(p, outside, heavy, times, weights):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _arrive_heavy(arrived, times, mass):
     """Multiply the polynomials by ``k + z (1 - k)``, k = exp(-mass t)."""
     for m in range(times.size):
@@ -441,7 +470,7 @@ def _arrive_heavy(arrived, times, mass):
         arrived[0, m] *= no
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _arrive_light(arrived, times, mass):
     """Multiply the polynomials by ``1 + z w``, w = expm1(mass t)."""
     w = np.empty(times.size)
@@ -456,7 +485,7 @@ def _arrive_light(arrived, times, mass):
             arrived[j, m] += w[m] * arrived[j - 1, m]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def _later(arrived, decay):
     """Integral of the terms j >= 2: two or more tokens precede the first hit."""
     out = 0.0

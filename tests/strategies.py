@@ -112,8 +112,9 @@ def _near_zero(draw: Draw, tokens: int) -> Pair:
 
 
 def _powers(exponents: np.ndarray) -> np.ndarray:
-    """Ten to these powers, with 10^-20 standing for zero; the largest is always 1."""
-    return np.where(exponents <= -20, 0.0, 10.0 ** (exponents - exponents.max()))
+    """Ten to these powers relative to the largest, with 10^-20 standing for zero."""
+    relative = exponents - exponents.max()
+    return np.where((exponents <= -20) & (relative < 0), 0.0, 10.0**relative)
 
 
 def _holes(draw: Draw, tokens: int) -> Pair:

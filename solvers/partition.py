@@ -26,8 +26,9 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
+from numba import njit
 
-from multidraft.solvers.prefix import argsort_nonnegative, in_parallel, kernel
+from multidraft.solvers.prefix import COMPILED, argsort_nonnegative, in_parallel
 
 _EPS = float(np.finfo(np.float64).eps)
 _TIE = 4 * _EPS  # ratios b/p this close, relatively, share a region
@@ -138,7 +139,7 @@ def partition(
 # --------------------------------------------------------------------------------- construction
 
 
-@kernel
+@njit(**COMPILED)
 def _partition(p, b, n):
     region, length, mass = _regions(p, b, n)
     offsets, size, follow, heads = _lay_out(length, mass, n)
@@ -158,7 +159,7 @@ def _partition(p, b, n):
     return region, offsets, rank, survival, length
 
 
-@kernel
+@njit(**COMPILED)
 def _reverse(values, start, stop):
     stop -= 1
     while start < stop:
@@ -166,7 +167,7 @@ def _reverse(values, start, stop):
         start, stop = start + 1, stop - 1
 
 
-@kernel
+@njit(**COMPILED)
 def _survivals(size, survival, start, stop):
     """Share of a region in each piece and the later ones; its sizes run against time."""
     total, lost = 0.0, 0.0
@@ -177,7 +178,7 @@ def _survivals(size, survival, start, stop):
         survival[i] /= total
 
 
-@kernel
+@njit(**COMPILED)
 def _regions(p, b, n):
     """Group the supported tokens by b/p, decreasing; all tokens alike when n = 1."""
     tokens = np.flatnonzero(p > 0.0)
@@ -199,7 +200,7 @@ def _regions(p, b, n):
     return region, length[: current + 1].copy(), mass[: current + 1].copy()
 
 
-@kernel
+@njit(**COMPILED)
 def _add(total, lost, term):
     """One step of compensated summation: the true sum is ``total - lost``."""
     term -= lost
@@ -207,7 +208,7 @@ def _add(total, lost, term):
     return new, (new - total) - term
 
 
-@kernel
+@njit(**COMPILED)
 def _lay_out(length, mass, n):
     """Place the regions one after another.
 
@@ -239,7 +240,7 @@ def _lay_out(length, mass, n):
     return offsets, size[:count], follow, ends[0, : top + 1]
 
 
-@kernel
+@njit(**COMPILED)
 def _append(state, block, piece, size):
     """Add a piece at the right end of a block."""
     edges, ends, sizes, follow = state
@@ -252,7 +253,7 @@ def _append(state, block, piece, size):
     ends[1, block] = piece
 
 
-@kernel
+@njit(**COMPILED)
 def _prepend(state, block, piece, size):
     """Add a piece at the left end of a block."""
     edges, ends, sizes, follow = state
@@ -262,7 +263,7 @@ def _prepend(state, block, piece, size):
     ends[0, block] = piece
 
 
-@kernel
+@njit(**COMPILED)
 def _merge(state, block):
     """Join a block to the one before it; the space between them is taken."""
     edges, ends, _, follow = state
@@ -271,7 +272,7 @@ def _merge(state, block):
     edges[2:, block - 1] = edges[2:, block]
 
 
-@kernel
+@njit(**COMPILED)
 def _straddle(state, top, count, length, mass, n):
     """Lay a region around the last block, merging blocks while the space on its left is used up."""
     edges = state[0]
@@ -297,7 +298,7 @@ def _straddle(state, top, count, length, mass, n):
     return top, count
 
 
-@kernel
+@njit(**COMPILED)
 def _position(length, density, n):
     """Left end x of the interval of this length on which g has this mean density."""
     middle = (density / n) ** (1.0 / (n - 1)) if n > 1 else 0.0
@@ -314,7 +315,7 @@ def _position(length, density, n):
     return x
 
 
-@kernel
+@njit(**COMPILED)
 def _excess(share, length, mass, n, left, right):
     """Mass of a region with ``share`` left of the block [left, right], less what it should have."""
     rest = length - share
@@ -322,7 +323,7 @@ def _excess(share, length, mass, n, left, right):
     return share * mean_density(left + share, left, n) + rest * mean_density(right, inner, n) - mass
 
 
-@kernel
+@njit(**COMPILED)
 def _left_share(length, mass, n, left, right, most):
     """Length on the left of the block that gives a straddling region its mass.
 
@@ -344,7 +345,7 @@ def _left_share(length, mass, n, left, right, most):
     return share
 
 
-@kernel
+@njit(**COMPILED)
 def _first_share(length, mass, n, left, right):
     """Solution when g is taken as linear on each side of the block; nan if there is none."""
     steep, flat = n * _power(left, n - 1), n * _power(right, n - 1)
@@ -354,7 +355,7 @@ def _first_share(length, mass, n, left, right):
     return 2 * gap / (slope + math.sqrt(slope * slope + 2 * (rise - fall) * gap))
 
 
-@kernel
+@njit(**COMPILED)
 def mean_density(x, y, n):
     """``(x^n - y^n) / (x - y)``, the mean of ``n s^(n-1)`` over [y, x], without cancellation."""
     if n == 0:
@@ -373,7 +374,7 @@ def mean_density(x, y, n):
     return mean
 
 
-@kernel
+@njit(**COMPILED)
 def _power(x, n):
     out, bit = 1.0, _highest_bit(n)
     while bit:
@@ -384,7 +385,7 @@ def _power(x, n):
     return out
 
 
-@kernel
+@njit(**COMPILED)
 def _highest_bit(n):
     bit = 1
     while bit <= n:
@@ -395,7 +396,7 @@ def _highest_bit(n):
 # -------------------------------------------------------------------------------- verifier side
 
 
-@kernel
+@njit(**COMPILED)
 def _region_masses(rank, pieces, offsets, n):
     """Mass of g on every region, from the order and the lengths of the pieces alone."""
     order = np.empty_like(rank)
@@ -415,7 +416,7 @@ def _region_masses(rank, pieces, offsets, n):
     return mass[0]
 
 
-@kernel
+@njit(**COMPILED)
 def _weights(drafts, region, offsets, rank, survival, out):
     """Selection probabilities of every row of drafts.
 
@@ -425,7 +426,7 @@ def _weights(drafts, region, offsets, rank, survival, out):
     """
     n = drafts.shape[1]
     kinds, counts = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    chance = np.empty(n)
+    chance, places = np.empty(n), np.empty(n, dtype=np.int64)
     for row in range(drafts.shape[0]):
         size = _distinct_regions(drafts[row], region, kinds, counts)
         longest, rest = 0, 1.0
@@ -434,18 +435,18 @@ def _weights(drafts, region, offsets, rank, survival, out):
                 longest = i
         for i in range(size):
             if i != longest:
-                chance[i] = _first_chance(i, size, kinds, counts, offsets, rank, survival)
+                chance[i] = _first(i, kinds[:size], counts, places, offsets, rank, survival)
                 rest -= chance[i]
         chance[longest] = max(rest, 0.0)
-        _share_out(drafts[row], region, kinds, counts, chance, size, out[row])
+        _share_out(drafts[row], region, kinds[:size], counts, chance, out[row])
 
 
-@kernel
+@njit(**COMPILED)
 def _pieces(offsets, k):
     return offsets[k + 1] - offsets[k]
 
 
-@kernel
+@njit(**COMPILED)
 def _distinct_regions(drafts, region, kinds, counts):
     size = 0
     for y in drafts:
@@ -462,44 +463,49 @@ def _distinct_regions(drafts, region, kinds, counts):
     return size
 
 
-@kernel
-def _first_chance(i, size, kinds, counts, offsets, rank, survival):
+@njit(**COMPILED)
+def _first(i, kinds, counts, places, offsets, rank, survival):
     """Probability that some draft of region ``kinds[i]`` is earlier than all others."""
-    start, stop = offsets[kinds[i]], offsets[kinds[i] + 1]
+    for j in range(kinds.size):
+        places[j] = offsets[kinds[j]]
+    stop = offsets[kinds[i] + 1]
     chance, before = 0.0, 1.0
-    for piece in range(start, stop):
+    for piece in range(offsets[kinds[i]], stop):
         after = survival[piece + 1] if piece + 1 < stop else 0.0
         term = _power(before, counts[i]) - _power(after, counts[i])
-        for j in range(size):
+        for j in range(kinds.size):
             if j != i:
-                alive = _survival_at(rank[piece], kinds[j], offsets, rank, survival)
-                term *= _power(alive, counts[j])
+                end = offsets[kinds[j] + 1]
+                places[j] = _first_later(rank, rank[piece], places[j], end)
+                term *= _power(survival[places[j]], counts[j]) if places[j] < end else 0.0
         chance += term
         before = after
     return chance
 
 
-@kernel
-def _survival_at(place, k, offsets, rank, survival):
-    """Share of region k in the pieces later than ``place``."""
-    low, high = offsets[k], offsets[k + 1]
-    stop = high
+@njit(**COMPILED)
+def _first_later(rank, place, low, stop):
+    """First piece from ``low`` on that is later than ``place``, in steps that double."""
+    high, step = low, 1
+    while high < stop and rank[high] <= place:
+        low, high, step = high + 1, high + step, 2 * step
+    high = min(high, stop)
     while low < high:
         middle = (low + high) // 2
         if rank[middle] > place:
             high = middle
         else:
             low = middle + 1
-    return survival[low] if low < stop else 0.0
+    return low
 
 
-@kernel
-def _share_out(drafts, region, kinds, counts, chance, size, out):
+@njit(**COMPILED)
+def _share_out(drafts, region, kinds, counts, chance, out):
     """Split every region's chance equally over its drafts, repeats added to the first."""
     for i in range(drafts.size):
         y = drafts[i]
         k = region[y] if y >= 0 else -1
-        for j in range(size):
+        for j in range(kinds.size):
             if kinds[j] == k:
                 first = 0
                 while drafts[first] != y:
@@ -507,7 +513,7 @@ def _share_out(drafts, region, kinds, counts, chance, size, out):
                 out[first] += chance[j] / counts[j]
 
 
-@kernel
+@njit(**COMPILED)
 def _select(drafts, uniforms, region, offsets, rank, survival, out):
     for row in range(drafts.shape[0]):
         best, place, time = -1, rank.size, 2.0
@@ -521,7 +527,7 @@ def _select(drafts, uniforms, region, offsets, rank, survival, out):
         out[row] = best
 
 
-@kernel
+@njit(**COMPILED)
 def _piece_of(u, k, offsets, survival):
     """Last piece of region k that starts at or before the uniform's time."""
     low, high = offsets[k], offsets[k + 1] - 1

@@ -28,7 +28,7 @@ from jaxtyping import Bool, Float, Int
 from numba import njit
 
 # Division by zero gives infinity or nan as in numpy; threads run in parallel.
-kernel = njit(cache=True, nogil=True, error_model="numpy")
+COMPILED = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 _SHIFT = 46  # keep sign, exponent and six bits of the mantissa: 64 buckets per octave
 _LOWEST = int(np.float64(2.0**-40).view(np.int64)) >> _SHIFT  # smaller ratios share bucket 0
@@ -153,7 +153,7 @@ def in_parallel(work: Callable[[int, int], None], rows: int) -> None:
 # ----------------------------------------------------------------------------------- iid drafts
 
 
-@kernel
+@njit(**COMPILED)
 def hit_probability(mass: float, n: int) -> float:
     """``1 - (1 - mass)^n``, accurate for small and large ``mass``."""
     if mass >= 1.0:
@@ -161,7 +161,7 @@ def hit_probability(mass: float, n: int) -> float:
     return -math.expm1(n * math.log1p(-mass))
 
 
-@kernel
+@njit(**COMPILED)
 def ratios(q: np.ndarray, p: np.ndarray) -> np.ndarray:
     """``q/p``, infinite where p = 0."""
     out = np.empty(q.size)
@@ -170,7 +170,7 @@ def ratios(q: np.ndarray, p: np.ndarray) -> np.ndarray:
     return out
 
 
-@kernel
+@njit(**COMPILED)
 def argsort_nonnegative(values: np.ndarray) -> np.ndarray:
     """Stable increasing order of non-negative floats: radix sort of their bit patterns."""
     size = values.size
@@ -194,7 +194,7 @@ def argsort_nonnegative(values: np.ndarray) -> np.ndarray:
     return order
 
 
-@kernel
+@njit(**COMPILED)
 def _iid_rows(target, draft, counts, value, cut, start, stop):
     for row in range(start, stop):
         q, p, n = target[row], draft[row], counts[row]
@@ -205,7 +205,7 @@ def _iid_rows(target, draft, counts, value, cut, start, stop):
         value[row] = 1.0 if limit == 0 else chunked_sum(q, cut[row]) + hit_probability(outside, n)
 
 
-@kernel
+@njit(**COMPILED)
 def chunked_sum(values, member):
     """Sum over the member tokens, in chunks."""
     total = 0.0
@@ -218,7 +218,7 @@ def chunked_sum(values, member):
     return total
 
 
-@kernel
+@njit(**COMPILED)
 def _iid_limit(q, p, n, keys):
     """Bit pattern of a ratio such that the tokens below it are a minimising set."""
     top = last_bucket(n)  # a ratio of n or more never pays
@@ -237,35 +237,35 @@ def _iid_limit(q, p, n, keys):
     return limit
 
 
-@kernel
+@njit(**COMPILED)
 def _bits(x):
     return np.array([x]).view(np.int64)[0]
 
 
-@kernel
+@njit(**COMPILED)
 def _floats(bits):
     return np.array([bits]).view(np.float64)[0]
 
 
-@kernel
+@njit(**COMPILED)
 def last_bucket(n):
     """Number of the bucket that holds every ratio of ``n`` or more."""
     return (_bits(float(n)) >> _SHIFT) - _LOWEST + 1
 
 
-@kernel
+@njit(**COMPILED)
 def bucket_of(key, top):
     """Bucket of a ratio, given as its bit pattern."""
     return min(max((key >> _SHIFT) - _LOWEST, 0), top)
 
 
-@kernel
+@njit(**COMPILED)
 def bucket_edge(k):
     """Smallest ratio of a bucket."""
     return _floats((k + _LOWEST) << _SHIFT) if k > 0 else 0.0
 
 
-@kernel
+@njit(**COMPILED)
 def bucket_masses(q, p, keys, member, top):
     """Target and draft mass of the member tokens in every bucket."""
     masses = np.zeros((2, top + 1))
@@ -277,7 +277,7 @@ def bucket_masses(q, p, keys, member, top):
     return masses[0], masses[1]
 
 
-@kernel
+@njit(**COMPILED)
 def sorted_tokens(keys, member, wanted):
     """Member tokens of the wanted buckets, in increasing order of their ratio."""
     top, tokens, count = wanted.size - 1, np.empty(keys.size, dtype=np.int64), 0
@@ -289,7 +289,7 @@ def sorted_tokens(keys, member, wanted):
     return tokens[argsort_nonnegative(keys[tokens].view(np.float64))]
 
 
-@kernel
+@njit(**COMPILED)
 def tails(values):
     """Sums of ``values[k:]``, one longer than the values."""
     out = np.zeros(values.size + 1)
@@ -298,7 +298,7 @@ def tails(values):
     return out
 
 
-@kernel
+@njit(**COMPILED)
 def _suspects(n, below, above, best):
     """Buckets inside which a cut could still beat ``best`` by more than round-off."""
     suspect = np.zeros(below.size, dtype=np.bool_)
@@ -313,7 +313,7 @@ def _suspects(n, below, above, best):
     return suspect
 
 
-@kernel
+@njit(**COMPILED)
 def _refine(q, p, n, keys, below, above, suspect, best, limit):
     """Walk the tokens of the suspect buckets from the largest ratio down."""
     top = suspect.size - 1
@@ -377,7 +377,7 @@ def _without_replacement_rows(q, p, counts, value, cut, start, stop):
         value[row] = _without_replacement_row(q[row], p[row], n, times, weights, cut[row])
 
 
-@kernel
+@njit(**COMPILED)
 def _without_replacement_row(q, p, n, times, weights, cut):
     ratio = ratios(q, p)
     order = argsort_nonnegative(ratio)
@@ -394,7 +394,7 @@ def _without_replacement_row(q, p, n, times, weights, cut):
     return best if size > 0 else 1.0
 
 
-@kernel
+@njit(**COMPILED)
 def _hit_outside(p, inside, n, times, weights):
     tokens = np.flatnonzero(p > 0.0)
     order = np.concatenate((tokens[inside[tokens]], tokens[~inside[tokens]]))
@@ -402,7 +402,7 @@ def _hit_outside(p, inside, n, times, weights):
     return _hits_along(p, order, n, times, weights)[size - 1]
 
 
-@kernel
+@njit(**COMPILED)
 def _hits_along(p, order, n, times, weights):
     """Hit probability of the complement of every prefix of ``order`` (the whole support)."""
     outside, others = _mass_after(p, order), _mass_of_others(p, order)
@@ -428,7 +428,7 @@ def _hits_along(p, order, n, times, weights):
     return hits
 
 
-@kernel
+@njit(**COMPILED)
 def _mass_after(p, order):
     """Draft mass of the tokens after each position, summed from the end."""
     out, mass = np.empty(order.size), 0.0
@@ -438,7 +438,7 @@ def _mass_after(p, order):
     return out
 
 
-@kernel
+@njit(**COMPILED)
 def _mass_of_others(p, order):
     """``sum(p) - p(y)`` at each position; the largest token's is summed over the others."""
     largest = np.argmax(p[order])
@@ -449,7 +449,7 @@ def _mass_of_others(p, order):
     return out
 
 
-@kernel
+@njit(**COMPILED)
 def _decay(p, outside, heavy, times, weights):
     """Quadrature weights times the probability that no heavy token outside has arrived."""
     out = weights.copy()
@@ -459,7 +459,7 @@ def _decay(p, outside, heavy, times, weights):
     return out
 
 
-@kernel
+@njit(**COMPILED)
 def _arrive_heavy(arrived, times, mass):
     """Multiply the polynomials by ``k + z (1 - k)``, k = exp(-mass t)."""
     for m in range(times.size):
@@ -470,7 +470,7 @@ def _arrive_heavy(arrived, times, mass):
         arrived[0, m] *= no
 
 
-@kernel
+@njit(**COMPILED)
 def _arrive_light(arrived, times, mass):
     """Multiply the polynomials by ``1 + z w``, w = expm1(mass t)."""
     w = np.empty(times.size)
@@ -485,7 +485,7 @@ def _arrive_light(arrived, times, mass):
             arrived[j, m] += w[m] * arrived[j - 1, m]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+@njit(**COMPILED, fastmath={"reassoc", "contract"})
 def _later(arrived, decay):
     """Integral of the terms j >= 2: two or more tokens precede the first hit."""
     out = 0.0

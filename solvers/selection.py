@@ -20,17 +20,18 @@ from typing import Self
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from numba import njit
 
 from multidraft.problem import Problem
 from multidraft.solution import SelectionPlan
 from multidraft.solvers.partition import Partition, partition
 from multidraft.solvers.prefix import (
+    COMPILED,
     bucket_edge,
     bucket_masses,
     chunked_sum,
     hit_probability,
     in_parallel,
-    kernel,
     last_bucket,
     ratios,
     sorted_tokens,
@@ -131,7 +132,7 @@ class ClippedPlan(SelectionPlan):
     def row(self, i: int) -> Self:
         one = type(self)(self.problem[i], self.selection[i])
         if "partitions" in self.__dict__:
-            one.__dict__["partitions"] = self.partitions[i : i + 1]
+            one.partitions = self.partitions[i : i + 1]
         return one
 
     @property
@@ -139,7 +140,7 @@ class ClippedPlan(SelectionPlan):
         return np.broadcast_to(self.problem.law.probs, self.selection.shape)
 
 
-@kernel
+@njit(**COMPILED)
 def _selection_rows(target, draft, counts, cut, law, levels, start, stop):
     for row in range(start, stop):
         q, p, inside = target[row], draft[row], cut[row]
@@ -156,7 +157,7 @@ def _selection_rows(target, draft, counts, cut, law, levels, start, stop):
                 law[row, y] = min(q[y], high * p[y])
 
 
-@kernel
+@njit(**COMPILED)
 def _levels(q, p, n, inside):
     keys, outside, top = ratios(q, p).view(np.int64), (p > 0.0) & ~inside, last_bucket(n)
     mass_in, mass_out = chunked_sum(p, inside), chunked_sum(p, outside)
@@ -166,7 +167,7 @@ def _levels(q, p, n, inside):
     return low, _high(q, p, keys, outside, top, hit_probability(mass_out, n))
 
 
-@kernel
+@njit(**COMPILED)
 def _high(q, p, keys, outside, top, goal):
     """Level with ``sum min(q, high p) = goal`` over the tokens outside H."""
     targets, drafts = bucket_masses(q, p, keys, outside, top)
@@ -185,7 +186,7 @@ def _high(q, p, keys, outside, top, goal):
     return max((goal - below) / above[k + 1], last) if above[k + 1] > 0.0 else np.inf
 
 
-@kernel
+@njit(**COMPILED)
 def _low(q, p, keys, inside, top, goal):
     """Level with ``sum max(q, low p) = goal`` over the tokens of H."""
     targets, drafts = bucket_masses(q, p, keys, inside, top)

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 from multidraft.checks import choice
 
 if TYPE_CHECKING:
-    from multidraft.verifiers.base import Rule
+    from multidraft.verifiers.base import Drafts, Rule
+    from multidraft.verifiers.randomness import uniforms
+
+__all__ = ["Drafts", "Rule", "get", "names", "uniforms"]
 
 # name -> module and class
 RULES: dict[str, tuple[str, str]] = {
     "naive": ("naive", "Naive"),
+    "single": ("single", "Single"),
     "rrs": ("rrs", "RRS"),
     "rrsw": ("rrsw", "RRSW"),
     "k-seq": ("kseq", "KSeq"),
@@ -43,3 +47,12 @@ def get(name: str, **options: Any) -> Rule:
     if unknown := options.keys() - rule.__dataclass_fields__.keys():
         choice(min(unknown), tuple(rule.__dataclass_fields__) or ("(none)",), f"option of {name}")
     return rule(**options)
+
+
+def __getattr__(name: str) -> Any:
+    # torch is imported by the first rule or array that needs it, not by the list of names.
+    if name in ("Drafts", "Rule"):
+        return getattr(import_module("multidraft.verifiers.base"), name)
+    if name == "uniforms":
+        return import_module("multidraft.verifiers.randomness").uniforms
+    raise AttributeError(f"module 'multidraft.verifiers' has no attribute {name!r}")

@@ -1,12 +1,12 @@
 r"""The contract of a verification rule, and what all rules share.
 
-Every rule here has one form. Given the drafted tokens x it keeps draft k with probability
-``keep[k]`` (the outcome of its tests), else it draws from a residual law:
+Every rule but the coupled one has one form. Given the drafted tokens x it keeps draft k with
+probability :math:`\mathrm{keep}_k(x)`, the outcome of its tests, else it draws from a residual law:
 
 .. math:: \pi(y \mid x) = \sum_{k : x_k = y} \mathrm{keep}_k(x)
           + \big(1 - \sum_k \mathrm{keep}_k(x)\big)\,\mathrm{residual}(y \mid x)
 
-A rule computes those two; drawing, conditional laws and output laws follow from them in one place.
+A rule states those two; drawing, conditional laws and output laws follow from them in one place.
 Two figures must be kept apart: *accepted by a test*, and *output is one of the drafts*, which a
 residual draw may be too. The second is the acceptance that the optimum bounds.
 """
@@ -23,8 +23,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from multidraft import laws
-from multidraft.errors import Refused
+from multidraft.errors import InputError, Refused
 from multidraft.problem import Problem
+from multidraft.verifiers.context import Context
+from multidraft.verifiers.passes import Weights
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,6 @@ class Outcome:
     tested: Int[Tensor, " B"]
 
 
-Kind = Literal["exact", "bound", "estimate"]
-
-
 @dataclass(frozen=True)
 class Acceptance:
     """Acceptance of a rule, arrays of the problem's batch shape.
@@ -68,24 +67,22 @@ class Acceptance:
     ----------
     value : Pr[output is one of the drafts]
     tested : Pr[a test accepts]
-    kind : "exact"; "bound" (value is the lower end); "estimate" (a mean with standard error)
-    lower, upper : what is certain about `value`; equal to it when exact
+    kind : "exact"; "bound" (value is its lower end); "estimate" (a mean with a standard error)
+    lower, upper : what is certain about `value`; both equal to it when exact
     stderr : standard error of `value`, zero unless an estimate
     """
 
     value: Float[np.ndarray, "*batch"]
     tested: Float[np.ndarray, "*batch"]
-    kind: Kind
+    kind: Literal["exact", "bound", "estimate"]
     lower: Float[np.ndarray, "*batch"]
     upper: Float[np.ndarray, "*batch"]
     stderr: Float[np.ndarray, "*batch"]
 
     @classmethod
     def exact(cls, value: Any, tested: Any, batch: tuple[int, ...]) -> Self:
-        """Return an exact acceptance from two arrays or tensors of one number per row."""
-        value, tested = (
-            np.asarray(part, dtype=np.float64).reshape(batch) for part in (value, tested)
-        )
+        """Return an exact acceptance from two arrays or tensors of one number per context."""
+        value, tested = (np.asarray(part, np.float64).reshape(batch) for part in (value, tested))
         return cls(value, tested, "exact", value, value, np.zeros(batch))
 
     def __float__(self) -> float:
@@ -111,8 +108,83 @@ class Rule(ABC):
         wanted = ", ".join(kind.name for kind in self.laws)
         return f"{self.name} is lossless for {wanted} drafts only, not for {law.name}."
 
+    def require(self, law: laws.Law) -> None:
+        """Raise `Refused` when the rule does not take the law."""
+        if reason := self.refuses(law):
+            raise Refused(reason)
+
+    def draws(self, n: int) -> int:
+        """How many uniforms one verification takes: one for the tests, one for the residual."""
+        return 2
+
+    def draft_draws(self, law: laws.Law) -> int:
+        """How many uniforms :meth:`sample_drafts` takes."""
+        return law.draws
+
+    def sample_drafts(
+        self, target: Any, law: laws.Law, *, uniforms: Float[Tensor, "B draws"]
+    ) -> Drafts:
+        """Draw drafts from the law, a pure function of the uniforms.
+
+        Draw these uniforms from another stream than those of the verification.
+
+        Parameters
+        ----------
+        target : (V,) or (B, V)
+        law : Law on ``(V,)`` or ``(B, V)``
+        uniforms : (B, draft_draws) float64 in [0, 1)
+        """
+        self.require(law)
+        context = Context.of(target, law, check=False)
+        if not context.law.batch:
+            return Drafts(context.law.draw(uniforms))
+        return Drafts(context.law.draw(uniforms[:, None, :])[:, 0])
+
+    def prepare(self, target: Any, law: laws.Law, *, check: bool = True) -> Prepared:
+        """Do once per context what does not depend on the drafts; may loop over contexts.
+
+        Raises
+        ------
+        Refused
+            With the sentence of :meth:`refuses`.
+        InputError
+            Under ``check``, see :meth:`Context.of`.
+        """
+        self.require(law)
+        return self.on(Context.of(target, law, check=check))
+
+    @abstractmethod
+    def on(self, context: Context) -> Prepared:
+        """Return the rule on checked contexts."""
+
+    def verify(
+        self,
+        target: Any,
+        law: laws.Law,
+        drafts: Drafts,
+        *,
+        uniforms: Float[Tensor, "B draws"] | None = None,
+        generator: torch.Generator | None = None,
+        check: bool = True,
+    ) -> Outcome:
+        """Verify drafts in one call: :meth:`prepare`, then :meth:`Prepared.verify`.
+
+        Parameters
+        ----------
+        target : (V,) or (B, V)
+            Target probabilities; numpy or torch. float16 and bfloat16 are raised to float32.
+        law : Law on ``(V,)`` or ``(B, V)``
+            The law that the drafts were drawn from.
+        drafts : Drafts
+            ``(B, n)`` token ids, -1 for padding.
+        uniforms, generator, check
+            As in :meth:`Prepared.verify`.
+        """
+        prepared = self.prepare(target, law, check=check)
+        return prepared.verify(drafts, uniforms=uniforms, generator=generator, check=check)
+
     def acceptance(self, problem: Problem) -> Acceptance:
-        """Both acceptance figures for every context of a problem.
+        """Both acceptance figures for every context of a problem, in float64.
 
         Raises
         ------
@@ -122,79 +194,123 @@ class Rule(ABC):
         self.require(problem.law)
         return self._acceptance(problem)
 
-    def require(self, law: laws.Law) -> None:
-        """Raise `Refused` when the rule does not take the law."""
-        if reason := self.refuses(law):
-            raise Refused(reason)
-
     @abstractmethod
     def _acceptance(self, problem: Problem) -> Acceptance: ...
 
+    def output_law(self, problem: Problem) -> Float[np.ndarray, " V"]:
+        """Law of the output by enumeration of all drafted tuples (one context, small V).
 
-@dataclass(frozen=True)
-class Context:
-    """Target and draft law of a batch of contexts as two-dimensional tensors.
-
-    Attributes
-    ----------
-    target : (R, V), R = 1 when one context serves all rows of drafts
-    law : the draft law on tensors of the target's dtype and device
-    """
-
-    target: Float[Tensor, "R V"]
-    law: laws.Law
-
-    @classmethod
-    def of(cls, problem: Problem) -> Self:
-        """Return the contexts of a problem, without copying its arrays where that is possible."""
-        law = problem.law
-        probs: Any = (
-            [_tensor(part) for part in law.parts]
-            if isinstance(law, laws.Independent)
-            else _tensor(law.probs)
+        It equals the target: that is what losslessness means.
+        """
+        tuples, mass = problem.law.enumerate()
+        conditional = self.prepare(problem.target, problem.law).conditional(
+            torch.from_numpy(tuples)
         )
-        return cls(_rows(_tensor(problem.target)), on_tensors(law, probs))
-
-    @property
-    def draft(self) -> Float[Tensor, "R2 V"]:
-        """Draft probabilities of a law that has one, (1, V) or (R, V)."""
-        return _rows(self.law.probs)
-
-    @property
-    def drafts(self) -> list[Float[Tensor, "R2 V"]]:
-        """Draft probabilities of each of n independent drafts."""
-        if isinstance(self.law, laws.Independent):
-            return [_rows(part) for part in self.law.parts]
-        return [self.draft] * self.law.width
-
-    @property
-    def rows(self) -> int:
-        """Number of contexts."""
-        return int(np.prod(np.broadcast_shapes((len(self.target),), self.law.batch)))
-
-    @property
-    def counts(self) -> Int[Tensor, " R"]:
-        """Number of drafts of each context."""
-        counts = np.broadcast_to(self.law.counts, (self.rows,)).copy()
-        return torch.from_numpy(counts).to(self.target.device)
+        return mass @ conditional.numpy()
 
 
-def on_tensors(law: laws.Law, probs: Any) -> laws.Law:
-    """Return the same law on other arrays, unchecked."""
-    spec = law.spec if isinstance(law, laws.Explicit) else {**law.spec, "n": law.n}
-    return laws.make(spec, probs, check=False)
+class Prepared(ABC):
+    """A rule on fixed contexts: C of them with one row of drafts each, or one with any number."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @abstractmethod
+    def terms(self, tokens: Int[Tensor, "M n"]) -> tuple[Float[Tensor, "M n"], Weights]:
+        """Probability that each draft is kept, and the residual law (one row or M)."""
+
+    def verify(
+        self,
+        drafts: Drafts,
+        *,
+        uniforms: Float[Tensor, "M draws"] | None = None,
+        generator: torch.Generator | None = None,
+        check: bool = True,
+    ) -> Outcome:
+        """Accept a draft or draw from the residual, a pure function of the uniforms.
+
+        Parameters
+        ----------
+        drafts : Drafts
+        uniforms : (M, draws) float64 in [0, 1)
+        generator : torch.Generator
+            Fills the uniforms when they are not given.
+        check : bool
+            True raises on drafts that the law cannot have drawn; False returns -1 for them and
+            never synchronises with the device.
+
+        Raises
+        ------
+        InputError
+            Shapes that do not fit, neither uniforms nor generator, or impossible drafts.
+        """
+        tokens, bad = self._checked(drafts, check)
+        uniforms = self._uniforms(len(tokens), uniforms, generator)
+        keep, residual = self.terms(tokens)
+        slot = (keep.cumsum(-1) <= uniforms[:, :1]).sum(-1)
+        missed = slot == tokens.shape[-1]
+        token = torch.where(
+            missed,
+            residual.draw(uniforms[:, 1], missed),
+            tokens.gather(-1, slot[:, None].clamp(max=tokens.shape[-1] - 1))[:, 0],
+        )
+        return _outcome(tokens, token, slot.masked_fill(missed, -1), bad)
+
+    def conditional(self, tokens: Int[Tensor, "M n"]) -> Float[Tensor, "M V"]:
+        """Law of the output given the drafts, in float64.
+
+        Raises
+        ------
+        InputError
+            Drafts that the law cannot have drawn.
+        """
+        tokens, _ = self._checked(Drafts(tokens), True)
+        keep, residual = self.terms(tokens)
+        law = residual.law() * (1 - keep.sum(-1, keepdim=True)).clamp(min=0.0)
+        return law.scatter_add(-1, tokens.clamp(min=0), keep)
+
+    def _checked(self, drafts: Drafts, check: bool) -> tuple[Tensor, Tensor]:
+        """Return the tokens, with padding for impossible rows, and which rows those are."""
+        tokens = self.context.tokens(drafts.tokens)
+        bad = self.context.impossible(tokens, thorough=check)
+        if check and bool(bad.any()):
+            raise InputError(
+                f"row {int(bad.nonzero()[0])} holds drafts that {self.context.law.name} cannot have "
+                "drawn: verify against the law that they were drawn from."
+            )
+        return tokens.masked_fill(bad[:, None], -1), bad
+
+    def _uniforms(self, rows: int, uniforms: Any, generator: torch.Generator | None) -> Tensor:
+        device = self.context.target.device
+        if generator is not None and uniforms is None:
+            shape = (rows, self.draws)
+            options = {"dtype": torch.float64, "device": generator.device}
+            return torch.rand(shape, generator=generator, **options).to(device)
+        if uniforms is None:
+            raise InputError("pass uniforms= (see multidraft.uniforms) or generator=.")
+        if tuple(uniforms.shape) != (rows, self.draws):
+            raise InputError(
+                f"uniforms have shape {tuple(uniforms.shape)}: pass ({rows}, {self.draws})."
+            )
+        return uniforms.to(device)
+
+    # Uniforms per row of drafts.
+    draws: ClassVar[int] = 2
 
 
-def _tensor(array: np.ndarray) -> Tensor:
-    """Share the memory of a float64 array; torch wants it writable, numpy's views may not be."""
-    base = array
-    while not base.flags.writeable and isinstance(base.base, np.ndarray):
-        base = base.base
-    same = base.shape == array.shape and base.strides == array.strides
-    return torch.from_numpy(
-        np.ascontiguousarray(base if same and base.flags.writeable else array.copy())
-    )
+def _outcome(tokens: Tensor, token: Tensor, tested: Tensor, bad: Tensor) -> Outcome:
+    here = tokens == token[:, None]
+    draft = torch.where(here.any(-1), here.byte().argmax(-1), -1)
+    return Outcome(*(part.masked_fill(bad, -1) for part in (token, draft, tested)))
 
 
-def _rows(array: Tensor) -> Tensor:
-    return array.reshape(-1, array.shape[-1])
+def in_turn(accept: Float[Tensor, "M n"]) -> Float[Tensor, "M n"]:
+    """Keep probabilities of tests made one after another, each only when those before failed."""
+    failed = (1 - accept).cumprod(-1)
+    return accept * torch.cat([torch.ones_like(failed[:, :1]), failed[:, :-1]], -1)
+
+
+def ratio(above: Tensor, below: Tensor) -> Tensor:
+    """``min(1, above / below)``, 0 where both are 0 (padding, or a draft without mass)."""
+    whole = torch.where(below > 0, below, 1.0)
+    return torch.minimum(above, whole) / whole

@@ -12,11 +12,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from multidraft import laws
 from multidraft.arrays import take
 from multidraft.problem import Problem
-from multidraft.verifiers.base import Acceptance, Rule
+from multidraft.verifiers.base import Acceptance, Prepared, Rule, ratio
+from multidraft.verifiers.context import Context, at
+from multidraft.verifiers.passes import Weights, mass_without
 
 
 @dataclass(frozen=True)
@@ -26,9 +31,29 @@ class GreedyRule(Rule):
     name: ClassVar[str] = "greedy"
     laws: ClassVar = (laws.Greedy, laws.Hub)
 
+    def on(self, context: Context) -> PreparedGreedy:
+        return PreparedGreedy(context)
+
     def _acceptance(self, problem: Problem) -> Acceptance:
         sure, tested = masses(problem)
         return Acceptance.exact(sure + tested, tested, problem.batch)
+
+
+class PreparedGreedy(Prepared):
+    """The scale 1/p(rest) of the random draft's law, zero where nothing is left to draw."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        rest = mass_without(context.draft, context.sure).expand(context.size)
+        self.scale = torch.where(rest > 0, 1 / rest, 0.0)
+
+    def terms(self, tokens: Int[Tensor, "M n"]) -> tuple[Float[Tensor, "M n"], Weights]:
+        context, sure = self.context, self.context.sure
+        free = (tokens[:, :, None] != sure[:, None, :]).all(-1)
+        random = at(context.draft, tokens) * self.scale[:, None]
+        keep = ratio(at(context.target, tokens), random) * free
+        target = at(context.target, sure)
+        return keep, Weights(context.target, context.draft, self.scale, named=sure, instead=target)
 
 
 def masses(problem: Problem) -> tuple[np.ndarray, np.ndarray]:

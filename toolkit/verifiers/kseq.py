@@ -2,26 +2,32 @@ r"""K-SEQ (SpecTr, 2310.15141): the same lowered test for every draft in turn.
 
 A draft x is accepted with probability :math:`\min(1, q(x) / (\rho\,p(x)))`. With
 :math:`\beta(\rho) = \sum_y \min(q(y)/\rho, p(y))` the tests accept with probability
-:math:`1 - (1-\beta)^n`, and the rule is lossless for every :math:`\rho \in [\rho^*, n]`, where
-:math:`\rho^*` solves :math:`1 - (1-\beta)^n = \rho\beta`; the smallest accepts most, at least
-:math:`1 - (1-1/n)^n` of the optimum.
+:math:`\tau = 1 - (1-\beta)^n`, and the residual is
+
+.. math:: q - \frac{\tau}{\beta} \min(q/\rho, p)
+          \;\propto\; \Big(\frac{\rho\beta}{\tau} - 1\Big)\, q + (q - \rho\,p)_+ .
+
+The rule is lossless for every :math:`\rho \in [\rho^*, n]`, where :math:`\rho^*` solves
+:math:`\tau = \rho\beta`; the smallest accepts most, at least :math:`1 - (1-1/n)^n` of the optimum.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from multidraft import laws
 from multidraft.problem import Problem
 from multidraft.verifiers import passes
-from multidraft.verifiers.base import Acceptance, Context, Rule
+from multidraft.verifiers.base import Acceptance, Prepared, Rule, in_turn, ratio
+from multidraft.verifiers.context import Context, at
+from multidraft.verifiers.passes import Weights
 
-PASSES = 10  # most passes that the search for rho makes; it converges in four to seven
+PASSES = 9  # most passes that the search for rho makes; the residual is the tenth
 _ULPS = 2.0**-50  # Newton's point is moved up by this much, to end on the lossless side
 _NEAR = 1e-15  # a surplus this small is round-off
 
@@ -33,47 +39,72 @@ class KSeq(Rule):
     name: ClassVar[str] = "k-seq"
     laws: ClassVar = (laws.IID,)
 
+    def on(self, context: Context) -> PreparedKSeq:
+        return PreparedKSeq(context, Threshold.of(context))
+
     def _acceptance(self, problem: Problem) -> Acceptance:
-        context = Context.of(problem)
+        context = Context.of(problem.target, problem.law, check=False)
         threshold = Threshold.of(context)
-        hits = _residual_hits(context, threshold)
-        return Acceptance.exact(threshold.tested + hits, threshold.tested, problem.batch)
+        value = threshold.tested + _residual_hits(context, threshold)
+        return Acceptance.exact(value, threshold.tested, problem.batch)
+
+
+class PreparedKSeq(Prepared):
+    """The threshold rho of each context, and the residual."""
+
+    def __init__(self, context: Context, threshold: Threshold) -> None:
+        super().__init__(context)
+        self.threshold = threshold
+        self.residual = Weights(context.target, context.draft, threshold.rho, share=threshold.share)
+
+    def terms(self, tokens: Int[Tensor, "M n"]) -> tuple[Float[Tensor, "M n"], Weights]:
+        target, draft = at(self.context.target, tokens), at(self.context.draft, tokens)
+        return in_turn(ratio(target, self.threshold.rho[:, None] * draft)), self.residual
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """The number rho of each context, its single-draft mass beta and its probability of a pass.
+    """The number rho of each context, its single-draft mass beta and its tests' acceptance tau.
 
     Attributes
     ----------
-    rho, beta, tested : (R,) float64, ``tested = 1 - (1 - beta)^n``
+    rho, beta, tested : (C,) float64
     """
 
-    rho: Float[Tensor, " R"]
-    beta: Float[Tensor, " R"]
-    tested: Float[Tensor, " R"]
+    rho: Float[Tensor, " C"]
+    beta: Float[Tensor, " C"]
+    tested: Float[Tensor, " C"]
+
+    @property
+    def share(self) -> Float[Tensor, " C"]:
+        """``rho beta / tau - 1``, zero up to round-off at rho*."""
+        whole = torch.where(self.tested > 0, self.tested, 1.0)
+        return torch.where(self.tested > 0, self.rho * self.beta / whole - 1, 0.0).clamp(min=0.0)
 
     @classmethod
-    def of(cls, context: Context) -> Self:
-        """Find rho* from above by bracketed Newton steps; every rho returned is lossless."""
+    def of(cls, context: Context) -> Threshold:
+        """Find rho* from above by bracketed Newton steps; every rho returned is lossless.
+
+        The surplus ``tau - rho beta`` falls with rho and is not positive at n (union bound).
+        """
         n = context.counts.double()
         low, high = torch.ones_like(n), n.clone()
         rho, best = low, cls(high, torch.full_like(n, torch.nan), torch.full_like(n, torch.nan))
         for k in range(PASSES):
             mass, slope = passes.overlap(context.target, context.draft, rho)
-            now = cls(rho, beta := (mass / rho).clamp(max=1.0), _any_of(beta, n))
+            beta = (mass / rho).clamp(max=1.0)
+            now = cls(rho, beta, _any_of(beta, n))
             surplus = now.tested - mass
             lossless = (surplus <= 0) | (rho >= n)
             best = best._replaced(lossless, now)
             low, high = torch.where(lossless, low, rho), torch.where(lossless, rho, high)
-            close = lossless & (surplus >= -_NEAR)
-            if k == PASSES - 1 or (
-                rho.device.type == "cpu" and bool((close | (high <= low)).all())
-            ):
+            done = (lossless & (surplus >= -_NEAR)) | (high - low <= _ULPS * n)
+            if rho.device.type == "cpu" and bool((done & ~best.beta.isnan()).all()):
                 break
             step = n * (1 - beta) ** (n - 1) * (slope - beta) / rho - slope
-            rho = _inside(rho - surplus / _nonzero(step) + _ULPS * n, low, high)
-            if k == PASSES - 2:  # the union bound makes n lossless: the last resort
+            point = rho - surplus / torch.where(step == 0, 1.0, step) + _ULPS * n
+            rho = torch.where((point > low) & (point < high), point, (low + high) / 2)
+            if k == PASSES - 2:  # the last resort
                 rho = torch.where(best.beta.isnan(), n, rho)
         return best
 
@@ -82,33 +113,21 @@ class Threshold:
         return Threshold(*(torch.where(rows, new, old) for old, new in pairs))
 
 
-def _any_of(beta: Float[Tensor, " R"], n: Float[Tensor, " R"]) -> Float[Tensor, " R"]:
+def _any_of(beta: Tensor, n: Tensor) -> Tensor:
     """``1 - (1 - beta)^n``, accurate for small beta."""
     return -torch.expm1(n * torch.log1p(-beta))
 
 
-def _inside(point: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Return the point where it lies between the ends, else their middle."""
-    return torch.where((point > low) & (point < high), point, (low + high) / 2)
-
-
-def _nonzero(values: Tensor) -> Tensor:
-    return torch.where(values == 0, 1.0, values)
-
-
-def _residual_hits(context: Context, threshold: Threshold) -> Float[Tensor, " R"]:
+def _residual_hits(context: Context, threshold: Threshold) -> Float[Tensor, " C"]:
     """Probability that all tests fail and the residual token was drafted all the same.
 
-    Where ``q > rho p`` a draft never fails; elsewhere the residual is a fixed fraction of q, which
-    is zero at rho*. Only rows whose search ended early have anything to add.
+    Where ``q > rho p`` a draft never fails; elsewhere the residual is ``share`` times q, with
+    ``tau / (rho beta)`` for normalisation. Only searches that ended early have anything to add.
     """
-    fraction = 1 - threshold.tested / _nonzero(threshold.rho * threshold.beta)
-    hits = torch.zeros_like(fraction)
-    for i in torch.nonzero((fraction > _NEAR) & (threshold.beta > 0)).ravel().tolist():
-        q, p = (
-            context.target[min(i, len(context.target) - 1)],
-            context.draft[min(i, len(context.draft) - 1)],
-        )
+    hits = torch.zeros_like(threshold.rho)
+    for i in torch.nonzero(threshold.share > _NEAR).ravel().tolist():
+        q, p = (part[min(i, len(part) - 1)] for part in (context.target, context.draft))
         failed = (p - q / threshold.rho[i]).clamp(min=0.0) / (1 - threshold.beta[i])
-        hits[i] = fraction[i] * (q * _any_of(failed, context.counts[i].double())).sum()
+        share = threshold.share[i] / (1 + threshold.share[i])
+        hits[i] = share * (q * _any_of(failed.clamp(max=1.0), context.counts[i].double())).sum()
     return hits

@@ -1,4 +1,4 @@
-r"""Naive matching: draw the output from the target, and see whether it was drafted.
+r"""Naive matching: the output is a draw from the target, accepted if it was drafted.
 
 Lossless for every draft law, and what serving engines do with deterministic drafts. It accepts with
 probability :math:`\sum_y q(y) \Pr[y \in S(x)]`.
@@ -9,10 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
 from multidraft import laws
 from multidraft.problem import Problem
-from multidraft.verifiers.base import Acceptance, Rule
+from multidraft.verifiers.base import Acceptance, Prepared, Rule
+from multidraft.verifiers.context import Context, at
 from multidraft.verifiers.inclusion import matched
+from multidraft.verifiers.passes import Weights
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,19 @@ class Naive(Rule):
     name: ClassVar[str] = "naive"
     laws: ClassVar = (laws.Law,)
 
+    def on(self, context: Context) -> PreparedNaive:
+        return PreparedNaive(context)
+
     def _acceptance(self, problem: Problem) -> Acceptance:
         accepted = matched(problem)
         return Acceptance.exact(accepted, accepted, problem.batch)
+
+
+class PreparedNaive(Prepared):
+    """The draw in two steps: one of the drafts, each with its target mass, or any other token."""
+
+    def terms(self, tokens: Int[Tensor, "M n"]) -> tuple[Float[Tensor, "M n"], Weights]:
+        places = range(tokens.shape[-1])
+        seen = [(tokens[:, :k] == tokens[:, k : k + 1]).any(-1) for k in places]
+        keep = at(self.context.target, tokens).masked_fill(torch.stack(seen, -1), 0.0)
+        return keep, Weights(self.context.target, named=tokens, instead=torch.zeros_like(keep))

@@ -25,6 +25,7 @@ from multidraft.arrays import search
 from multidraft.solvers.prefix import in_parallel
 
 _BLOCK = 512  # tokens per partial sum: the second look at a drawn token reads one block
+_TINY = 2.0**-1074  # the smallest float64: keeps a division by zero out of an unused branch
 _SERIAL = 1 << 19  # below this many entries starting threads costs more than it saves
 
 
@@ -56,6 +57,23 @@ def overlap(
     q, p, c = target.numpy(), draft.numpy(), factor.numpy()
     out = np.empty((2, len(c)))
     _over_rows(lambda start, stop: _overlap_rows(q, p, c, out, start, stop), len(c), q.shape[-1])
+    return torch.from_numpy(out[0]), torch.from_numpy(out[1])
+
+
+def excess_and_rest(
+    target: Float[Tensor, "R V"],
+    draft: Float[Tensor, "R2 V"],
+    factor: Float[Tensor, " B"],
+    ids: Int[Tensor, "B k"],
+) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"]]:
+    """`excess`, and the draft mass of all tokens but the distinct `ids`, in the same pass."""
+    if not _fused(target):
+        return excess(target, draft, factor), mass_without(draft, ids)
+    arrays = target.numpy(), draft.numpy(), factor.numpy(), ids.numpy()
+    out = np.empty((2, len(ids)))
+    _over_rows(
+        lambda start, stop: _rest_rows(*arrays, out, start, stop), len(ids), target.shape[-1]
+    )
     return torch.from_numpy(out[0]), torch.from_numpy(out[1])
 
 
@@ -96,12 +114,19 @@ class Weights:
         if self.draft is not None and self.factor is not None:
             low = self.factor[:, None].to(weights.dtype) * self.draft
             low = (weights - low).relu_()
-            weights = low if self.share is None else weights * self.share[:, None] + low
+            share = None if self.share is None else self.share[:, None].to(weights.dtype)
+            weights = low if share is None else share * weights + low
         if self.named is None or self.instead is None:
             return weights
         ids = torch.where(self.named < 0, weights.shape[-1], self.named)
         padded = torch.nn.functional.pad(weights, (0, 1))
         return padded.scatter(-1, ids, self.instead.to(weights.dtype))[:, :-1]
+
+    def law(self) -> Float[Tensor, "B V"]:
+        """All weights normalised in float64; the target where they are all zero."""
+        weights = self.dense().double()
+        total = weights.sum(-1, keepdim=True)
+        return torch.where(total > 0, weights / total.clamp(min=_TINY), self.target.double())
 
     def total(self) -> Float[Tensor, " B"]:
         """Sum of the weights, one pass."""
@@ -115,11 +140,10 @@ class Weights:
 
         A row whose weights are all zero stands for round-off: it draws from the target.
         """
+        if self.rows < len(uniforms):
+            return search(self.law().cumsum(-1), uniforms[None, :])[0]
         if not _fused(self.target):
-            weights = self.dense()
-            empty = weights.sum(-1, keepdim=True) <= 0
-            weights = torch.where(empty, self.target, weights)
-            return search(weights.cumsum(-1, dtype=torch.float64), uniforms[:, None])[:, 0]
+            return search(self.law().cumsum(-1), uniforms[:, None])[:, 0]
         return self._fused(uniforms, wanted.numpy())[0]
 
     def _fused(self, uniforms: Tensor, wanted: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -204,6 +228,32 @@ def _overlap_rows(target, draft, factor, out, start, stop):
             common += more[0]
             slope += more[1]
         out[0, i], out[1, i] = common, slope
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _block_both(q, p, c, start, stop):
+    above, mass = 0.0, 0.0
+    for y in range(start, stop):
+        d = q[y] - c * p[y]
+        above += d if d > 0.0 else 0.0
+        mass += p[y]
+    return above, mass
+
+
+@njit(cache=True, nogil=True)
+def _rest_rows(target, draft, factor, ids, out, start, stop):
+    for i in range(start, stop):
+        q, p, total, rest = _row(target, i), _row(draft, i), 0.0, 0.0
+        for first in range(0, q.size, _BLOCK):
+            last = min(first + _BLOCK, q.size)
+            above, mass = _block_both(q, p, factor[i], first, last)
+            total += above
+            if ((ids[i] >= first) & (ids[i] < last)).any():
+                mass = 0.0
+                for y in range(first, last):
+                    mass += 0.0 if (ids[i] == y).any() else p[y]
+            rest += mass
+        out[0, i], out[1, i] = total, rest
 
 
 @njit(cache=True, nogil=True)

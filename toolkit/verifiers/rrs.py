@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from multidraft import laws
 from multidraft.problem import Problem
 from multidraft.verifiers import passes
-from multidraft.verifiers.base import Acceptance, Context, Rule
+from multidraft.verifiers.base import Acceptance, Prepared, Rule, in_turn, ratio
+from multidraft.verifiers.context import Context, at
+from multidraft.verifiers.passes import Weights
 
 
 @dataclass(frozen=True)
@@ -32,27 +34,45 @@ class RRS(Rule):
     name: ClassVar[str] = "rrs"
     laws: ClassVar = (laws.IID, laws.Independent)
 
+    def on(self, context: Context) -> PreparedRRS:
+        return PreparedRRS(context)
+
     def _acceptance(self, problem: Problem) -> Acceptance:
-        accepted = 1 - levels(Context.of(problem))[:, -1]
+        prepared = self.on(Context.of(problem.target, problem.law, check=False))
+        accepted = 1 - prepared.residual.total()
         return Acceptance.exact(accepted, accepted, problem.batch)
 
 
-def levels(context: Context) -> Float[Tensor, "R n1"]:
-    """Masses Z_0 = 1, Z_1, ... Z_n that the target keeps after each rejection, one pass each."""
-    if isinstance(context.law, laws.IID):
-        return _iid_levels(context)
-    left, masses = context.target, [torch.ones(context.rows, dtype=torch.float64)]
-    for draft in context.drafts:
-        left = (left - masses[-1][:, None].to(left.dtype) * draft).relu_()
-        masses.append(left.sum(-1, dtype=torch.float64))
-    return torch.stack(masses, -1)
+class PreparedRRS(Prepared):
+    """The masses Z_0 ... Z_{n-1}, (C, n), and the residual R_n; neither depends on the drafts."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        iid = isinstance(context.law, laws.IID)
+        self.masses, self.residual = _iid(context) if iid else _independent(context)
+
+    def terms(self, tokens: Int[Tensor, "M n"]) -> tuple[Float[Tensor, "M n"], Weights]:
+        left, accept = at(self.context.target, tokens), []
+        for k, draft in enumerate(self.context.drafts):
+            taken = self.masses[:, k : k + 1] * at(draft, tokens)
+            accept.append(ratio(left[:, k], taken[:, k]))
+            left = (left - taken).relu_()
+        return in_turn(torch.stack(accept, -1)), self.residual
 
 
-def _iid_levels(context: Context) -> Float[Tensor, "R n1"]:
-    counts, factor = context.counts, torch.zeros(context.rows, dtype=torch.float64)
-    masses = [torch.ones_like(factor)]
+def _iid(context: Context) -> tuple[Float[Tensor, "C n"], Weights]:
+    mass, factor, masses = context.ones(), torch.zeros_like(context.ones()), []
     for k in range(context.law.width):
-        factor = factor + masses[-1]
-        rest = passes.excess(context.target, context.draft, factor)
-        masses.append(torch.where(k < counts, rest, masses[-1]))
-    return torch.stack(masses, -1)
+        if k > 0:
+            mass = passes.excess(context.target, context.draft, factor)
+        masses.append(mass)
+        factor = torch.where(k < context.counts, factor + mass, factor)
+    return torch.stack(masses, -1), Weights(context.target, context.draft, factor)
+
+
+def _independent(context: Context) -> tuple[Float[Tensor, "C n"], Weights]:
+    left, masses = context.target, []
+    for draft in context.drafts:
+        masses.append(left.sum(-1, dtype=torch.float64) if masses else context.ones())
+        left = (left - masses[-1][:, None].to(left.dtype) * draft).relu_()
+    return torch.stack(masses, -1), Weights(left)

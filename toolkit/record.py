@@ -209,7 +209,7 @@ def sample(
     temperature: float,
     seeds: Sequence[Sequence[int]],
     progress: bool = False,
-) -> Int[np.ndarray, "B T+length"]:
+) -> Int[np.ndarray, "B T+{length}"]:
     """Continue each prompt by `length` tokens drawn from the model; row b depends on seeds[b].
 
     An end-of-text token does not end a row: what follows is again a law of the model.
@@ -228,7 +228,7 @@ def _masses(logits: Float[np.ndarray, "B V"], temperature: float) -> Float[np.nd
     return np.exp(scaled - scaled.max(-1, keepdims=True))
 
 
-def _spread(chosen: Settings, generator: np.random.Generator) -> list[Int[np.ndarray, " m"]]:
+def _spread(chosen: Settings, generator: np.random.Generator) -> list[Int[np.ndarray, " _"]]:
     """Return context positions per passage: one at random in each of equal stretches."""
     fair, over = divmod(chosen.contexts, chosen.passages)
     sizes = [fair + (index < over) for index in range(chosen.passages)]
@@ -242,10 +242,10 @@ def _spread(chosen: Settings, generator: np.random.Generator) -> list[Int[np.nda
 def _logits(
     sources: Sequence[Model],
     excerpts: Sequence[_Excerpt],
-    positions: Sequence[Int[np.ndarray, " m"]],
+    positions: Sequence[Int[np.ndarray, " _"]],
     chosen: Settings,
     progress: bool,
-) -> Float[np.ndarray, "1+D N V"]:
+) -> Float[np.ndarray, "S N V"]:
     shape = (len(sources), chosen.contexts, sources[0].vocabulary)
     out = np.empty(shape, dtype=chosen.dtype)
     row = 0
@@ -259,7 +259,7 @@ def _logits(
 
 
 def _rows(
-    excerpts: Sequence[_Excerpt], positions: Sequence[Int[np.ndarray, " m"]]
+    excerpts: Sequence[_Excerpt], positions: Sequence[Int[np.ndarray, " _"]]
 ) -> dict[str, Int[np.ndarray, " N"]]:
     sizes = [len(places) for places in positions]
     following = [item.tokens[places] for item, places in zip(excerpts, positions, strict=True)]

@@ -100,12 +100,12 @@ class Trace:
 
     def __init__(
         self,
-        target: Float[np.ndarray, "N V"],
-        drafts: Float[np.ndarray, "D N V"],
-        next_token: Int[np.ndarray, " N"],
-        text: Int[np.ndarray, " N"],
-        passage: Int[np.ndarray, " N"],
-        position: Int[np.ndarray, " N"],
+        target: np.ndarray,
+        drafts: np.ndarray,
+        next_token: np.ndarray,
+        text: np.ndarray,
+        passage: np.ndarray,
+        position: np.ndarray,
         header: dict[str, Any],
     ):
         self.target = target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from multidraft.errors import InputError
 
 
+@runtime_checkable
 class Tokenizer(Protocol):
     """The part of a Hugging Face tokenizer that is used."""
 
@@ -19,8 +20,8 @@ class Tokenizer(Protocol):
         """Token ids of `text`."""
         ...
 
-    def decode(self, token_ids: Any) -> str:
-        """Text of token ids."""
+    def decode(self, token_ids: Any) -> Any:
+        """Text of token ids (a list of texts for a batch)."""
         ...
 
     def get_vocab(self) -> dict[str, int]:
@@ -28,6 +29,7 @@ class Tokenizer(Protocol):
         ...
 
 
+@runtime_checkable
 class Model(Protocol):
     """A target or draft model: next-token logits, at temperature 1 and untruncated.
 

@@ -68,6 +68,17 @@ def building(place: Path, origin: dict[str, Any]) -> Iterator[Path]:
 
 
 @contextmanager
+def scratch(place: Path) -> Iterator[Path]:
+    """Yield `place` as an empty folder and remove it; what a killed run left there goes first."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
 def alone(place: Path) -> Iterator[None]:
     """Hold the lock of `place`; a second process waits. The system frees it if this one dies."""
     from filelock import FileLock

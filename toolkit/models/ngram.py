@@ -50,7 +50,7 @@ class NGram:
     def __init__(
         self,
         order: int,
-        documents: Sequence[Int[np.ndarray, " T"]],
+        documents: Sequence[Int[np.ndarray, " _"]],
         vocabulary: int,
         tokenizer: Tokenizer,
         name: str,
@@ -128,7 +128,7 @@ class _Level:
         return law
 
 
-def _check(documents: Sequence[Int[np.ndarray, " T"]], order: int, vocabulary: int) -> None:
+def _check(documents: Sequence[Int[np.ndarray, " _"]], order: int, vocabulary: int) -> None:
     if not any(len(document) >= order for document in documents):
         raise InputError(f"no training text has {order} tokens: give the n-gram model more text.")
     for document in documents:
@@ -136,7 +136,7 @@ def _check(documents: Sequence[Int[np.ndarray, " T"]], order: int, vocabulary: i
             raise InputError(f"training tokens must lie in 0..{vocabulary - 1}: use one tokenizer.")
 
 
-def _levels(documents: Sequence[Int[np.ndarray, " T"]], order: int) -> list[_Level]:
+def _levels(documents: Sequence[Int[np.ndarray, " _"]], order: int) -> list[_Level]:
     grams = np.concatenate([_windows(document, order) for document in documents])
     grams, counts = np.unique(grams, axis=0, return_counts=True)
     levels = [_Level(grams, counts)]

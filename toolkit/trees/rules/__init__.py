@@ -1,0 +1,39 @@
+"""Rules that verify a drafted tree: one idea per file, one contract (`base`), one registry."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from multidraft.checks import choice
+from multidraft.trees.rules.base import TreeRule
+
+# name -> module and class
+RULES: dict[str, tuple[str, str]] = {
+    "top-down": ("top_down", "TopDown"),
+    "block": ("block", "Block"),
+    "greedy-multipath": ("greedy_multipath", "GreedyMultipath"),
+    "traversal": ("traversal", "Traversal"),
+    "univer": ("univer", "UniVer"),
+    "bottom-up": ("bottom_up", "BottomUp"),
+}
+
+
+def names() -> tuple[str, ...]:
+    """Names of all tree rules."""
+    return tuple(RULES)
+
+
+def get(name: str, **options: Any) -> TreeRule:
+    """Return the tree rule `name`, configured with its options.
+
+    Raises
+    ------
+    InputError
+        For an unknown name or option.
+    """
+    module, kind = RULES[choice(name, RULES, "tree rule")]
+    rule = getattr(import_module(f"multidraft.trees.rules.{module}"), kind)
+    if unknown := options.keys() - rule.__dataclass_fields__.keys():
+        choice(min(unknown), tuple(rule.__dataclass_fields__) or ("(none)",), f"option of {name}")
+    return rule(**options)

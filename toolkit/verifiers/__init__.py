@@ -26,6 +26,12 @@ RULES: dict[str, tuple[str, str]] = {
     "k-seq": ("kseq", "KSeq"),
     "spechub": ("spechub", "SpecHub"),
     "greedy": ("greedy", "GreedyRule"),
+    "importance": ("importance", "Importance"),
+    "gls": ("gls", "GLS"),
+    "from-plan": ("from_plan", "FromPlan"),
+    "interval": ("from_plan", "IntervalRule"),
+    "entropic": ("from_plan", "EntropicRule"),
+    "global-resolution": ("from_plan", "GlobalResolutionRule"),
 }
 
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from multidraft import laws
@@ -254,7 +254,7 @@ class Prepared(ABC):
             residual.draw(uniforms[:, 1], missed),
             tokens.gather(-1, slot[:, None].clamp(max=tokens.shape[-1] - 1))[:, 0],
         )
-        return _outcome(tokens, token, slot.masked_fill(missed, -1), bad)
+        return outcome(tokens, token, bad, slot.masked_fill(missed, -1))
 
     def conditional(self, tokens: Int[Tensor, "M n"]) -> Float[Tensor, "M V"]:
         """Law of the output given the drafts, in float64.
@@ -275,8 +275,8 @@ class Prepared(ABC):
         bad = self.context.impossible(tokens, thorough=check)
         if check and bool(bad.any()):
             raise InputError(
-                f"row {int(bad.nonzero()[0])} holds drafts that {self.context.law.name} cannot have "
-                "drawn: verify against the law that they were drawn from."
+                f"row {int(bad.nonzero()[0])} holds drafts that {self.context.law.name} cannot "
+                "have drawn: verify against the law that they were drawn from."
             )
         return tokens.masked_fill(bad[:, None], -1), bad
 
@@ -298,9 +298,19 @@ class Prepared(ABC):
     draws: ClassVar[int] = 2
 
 
-def _outcome(tokens: Tensor, token: Tensor, tested: Tensor, bad: Tensor) -> Outcome:
+def outcome(
+    tokens: Int[Tensor, "M n"],
+    token: Int[Tensor, " M"],
+    bad: Bool[Tensor, " M"],
+    tested: Int[Tensor, " M"] | None = None,
+) -> Outcome:
+    """Collect an outcome: find the output among the drafts, which is the test unless one is given.
+
+    Rows marked bad come out as -1.
+    """
     here = tokens == token[:, None]
     draft = torch.where(here.any(-1), here.byte().argmax(-1), -1)
+    tested = draft if tested is None else tested
     return Outcome(*(part.masked_fill(bad, -1) for part in (token, draft, tested)))
 
 
@@ -308,6 +318,12 @@ def in_turn(accept: Float[Tensor, "M n"]) -> Float[Tensor, "M n"]:
     """Keep probabilities of tests made one after another, each only when those before failed."""
     failed = (1 - accept).cumprod(-1)
     return accept * torch.cat([torch.ones_like(failed[:, :1]), failed[:, :-1]], -1)
+
+
+def fresh(tokens: Int[Tensor, "M n"]) -> Bool[Tensor, "M n"]:
+    """Whether each draft is a token that stands nowhere further left."""
+    seen = [(tokens[:, :k] == tokens[:, k : k + 1]).any(-1) for k in range(tokens.shape[-1])]
+    return ~torch.stack(seen, -1) & (tokens >= 0)
 
 
 def ratio(above: Tensor, below: Tensor) -> Tensor:

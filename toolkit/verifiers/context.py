@@ -15,6 +15,7 @@ from torch import Tensor
 from multidraft import checks, laws
 from multidraft.arrays import is_torch
 from multidraft.errors import InputError
+from multidraft.verifiers.passes import at
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Context:
         rows = _rows(_tensor(target))
         if rows.shape[-1] != law.vocabulary:
             raise InputError(
-                f"target has {rows.shape[-1]} tokens and draft {law.vocabulary}: see multidraft.align."
+                f"target has {rows.shape[-1]} tokens and draft {law.vocabulary}: "
+                "see multidraft.align."
             )
         checks.broadcast((len(rows),), law.batch)
         return cls(rows, _on_tensors(law, rows))
@@ -94,7 +96,8 @@ class Context:
         """Check the shape of drafted ids: one row per context, or any number for one context."""
         if drafts.ndim != 2 or drafts.shape[-1] != self.law.width:
             raise InputError(
-                f"drafts have shape {tuple(drafts.shape)}: {self.law.name} needs (B, {self.law.width})."
+                f"drafts have shape {tuple(drafts.shape)}: "
+                f"{self.law.name} needs (B, {self.law.width})."
             )
         if self.size not in (1, len(drafts)):
             raise InputError(f"{len(drafts)} rows of drafts do not fit {self.size} contexts.")
@@ -109,12 +112,6 @@ class Context:
         tokens = torch.where(known, tokens, -1)
         test = next(test for kind, test in _POSSIBLE.items() if isinstance(self.law, kind))
         return ~(known.all(-1) & test(self, tokens, thorough))
-
-
-def at(probs: Float[Tensor, "R V"], tokens: Int[Tensor, "M n"]) -> Float[Tensor, "M n"]:
-    """Probability of each token in float64, zero for padding."""
-    found = probs.expand(len(tokens), -1).gather(-1, tokens.clamp(min=0))
-    return found.double().masked_fill(tokens < 0, 0.0)
 
 
 def _tensor(array: Any) -> Tensor:

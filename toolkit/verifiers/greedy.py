@@ -20,8 +20,8 @@ from multidraft import laws
 from multidraft.arrays import take
 from multidraft.problem import Problem
 from multidraft.verifiers.base import Acceptance, Prepared, Rule, ratio
-from multidraft.verifiers.context import Context, at
-from multidraft.verifiers.passes import Weights, mass_without
+from multidraft.verifiers.context import Context
+from multidraft.verifiers.passes import Weights, at, mass_without
 
 
 @dataclass(frozen=True)

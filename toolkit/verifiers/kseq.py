@@ -24,8 +24,8 @@ from multidraft import laws
 from multidraft.problem import Problem
 from multidraft.verifiers import passes
 from multidraft.verifiers.base import Acceptance, Prepared, Rule, in_turn, ratio
-from multidraft.verifiers.context import Context, at
-from multidraft.verifiers.passes import Weights
+from multidraft.verifiers.context import Context
+from multidraft.verifiers.passes import Weights, at
 
 PASSES = 9  # most passes that the search for rho makes; the residual is the tenth
 _ULPS = 2.0**-50  # Newton's point is moved up by this much, to end on the lossless side

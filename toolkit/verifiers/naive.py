@@ -15,7 +15,7 @@ from torch import Tensor
 
 from multidraft import laws
 from multidraft.problem import Problem
-from multidraft.verifiers.base import Acceptance, Prepared, Rule
+from multidraft.verifiers.base import Acceptance, Prepared, Rule, fresh
 from multidraft.verifiers.context import Context, at
 from multidraft.verifiers.inclusion import matched
 from multidraft.verifiers.passes import Weights
@@ -40,7 +40,5 @@ class PreparedNaive(Prepared):
     """The draw in two steps: one of the drafts, each with its target mass, or any other token."""
 
     def terms(self, tokens: Int[Tensor, "M n"]) -> tuple[Float[Tensor, "M n"], Weights]:
-        places = range(tokens.shape[-1])
-        seen = [(tokens[:, :k] == tokens[:, k : k + 1]).any(-1) for k in places]
-        keep = at(self.context.target, tokens).masked_fill(torch.stack(seen, -1), 0.0)
+        keep = at(self.context.target, tokens) * fresh(tokens)
         return keep, Weights(self.context.target, named=tokens, instead=torch.zeros_like(keep))

@@ -83,6 +83,12 @@ def mass_without(probs: Float[Tensor, "R V"], ids: Int[Tensor, "B k"]) -> Float[
     return Weights(probs, named=ids, instead=zeros).total()
 
 
+def at(probs: Float[Tensor, "R V"], tokens: Int[Tensor, "M n"]) -> Float[Tensor, "M n"]:
+    """Probability of each token in float64, zero for padding."""
+    found = probs.expand(len(tokens), -1).gather(-1, tokens.clamp(min=0))
+    return found.double().masked_fill(tokens < 0, 0.0)
+
+
 @dataclass(frozen=True)
 class Weights:
     """Unnormalised law ``w = a q + (q - c p)+``, with other weights for a few named tokens.
@@ -121,6 +127,18 @@ class Weights:
         ids = torch.where(self.named < 0, weights.shape[-1], self.named)
         padded = torch.nn.functional.pad(weights, (0, 1))
         return padded.scatter(-1, ids, self.instead.to(weights.dtype))[:, :-1]
+
+    def at(self, tokens: Int[Tensor, "M n"]) -> Float[Tensor, "M n"]:
+        """Weight of each token in float64, zero for padding."""
+        found = at(self.target, tokens)
+        if self.draft is not None and self.factor is not None:
+            low = (found - self.factor[:, None] * at(self.draft, tokens)).relu_()
+            found = low if self.share is None else self.share[:, None] * found + low
+        if self.named is None or self.instead is None:
+            return found
+        same = tokens[:, :, None] == self.named[:, None, :]
+        replaced = (same * self.instead[:, None, :]).amax(-1)
+        return torch.where(same.any(-1), replaced, found).masked_fill(tokens < 0, 0.0)
 
     def law(self) -> Float[Tensor, "B V"]:
         """All weights normalised in float64; the target where they are all zero."""

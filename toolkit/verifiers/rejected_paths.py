@@ -71,9 +71,7 @@ def _row(
 
 @njit(cache=True, nogil=True)
 def _by_ratio(q, p):
-    """Both laws in increasing order of q/p, the ratios, and the sums of both from each place on
-    (tails) and up to it (heads).
-    """
+    """Both laws in increasing order of q/p, the ratios, their sums from and up to each place."""
     ratio = ratios(q, p)
     order = argsort_nonnegative(ratio)
     q, p, ratio = q[order], p[order], ratio[order]

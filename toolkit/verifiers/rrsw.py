@@ -20,8 +20,8 @@ from multidraft import laws
 from multidraft.problem import Problem
 from multidraft.verifiers import passes
 from multidraft.verifiers.base import Acceptance, Prepared, Rule, in_turn, ratio
-from multidraft.verifiers.context import Context, at
-from multidraft.verifiers.passes import Weights
+from multidraft.verifiers.context import Context
+from multidraft.verifiers.passes import Weights, at
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from torch import Tensor
 from multidraft import laws
 from multidraft.problem import Problem
 from multidraft.verifiers.base import Acceptance, Prepared, Rule, ratio
-from multidraft.verifiers.context import Context, at
-from multidraft.verifiers.passes import Weights
+from multidraft.verifiers.context import Context
+from multidraft.verifiers.passes import Weights, at
 
 
 @dataclass(frozen=True)

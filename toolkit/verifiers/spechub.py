@@ -3,9 +3,9 @@ r"""SpecHub (2411.05289): two drafts, one of them always the hub a, the most pro
 The pairs (i, a) and (a, i) have masses :math:`p(i)` and :math:`Q(a,i) = p(a) p(i) / (1 - p(a))`.
 The token i is tested with :math:`\min(1, q(i)/p(i))` in the first and
 :math:`\min(1, (q(i) - p(i))_+ / Q(a,i))` in the second. Both tests together leave the mass
-:math:`m = \sum_{i \ne a} (r(i) - q(i))_+` with :math:`r(i) = p(i)/(1 - p(a))`; it goes to the hub with
-probability :math:`\min(1, q(a) / m)`. The residual is :math:`(q - r)_+` off the hub, zero on every i
-that can be rejected, so the tests' acceptance is the acceptance, and the optimum of the law.
+:math:`m = \sum_{i \ne a} (r(i) - q(i))_+` with :math:`r(i) = p(i)/(1 - p(a))`; it goes to the hub
+with probability :math:`\min(1, q(a) / m)`. The residual is :math:`(q - r)_+` off the hub, zero on
+every i that can be rejected, so the tests' acceptance is the acceptance, and the optimum.
 """
 
 from __future__ import annotations
@@ -57,11 +57,9 @@ class PreparedSpecHub(Prepared):
     def terms(self, tokens: Int[Tensor, "M 2"]) -> tuple[Float[Tensor, "M 2"], Weights]:
         context, is_hub = self.context, tokens == self.context.sure
         target, draft = at(context.target, tokens), at(context.draft, tokens)
-        hub_mass = (
-            at(context.draft, context.sure) / torch.where(self.rest > 0, self.rest, 1.0)[:, None]
-        )
+        pair = at(context.draft, context.sure) * draft  # Q(a, i) times the mass off the hub
         as_first = ratio(target, draft)
-        as_second = ratio((target - draft).relu_(), hub_mass * draft)
+        as_second = ratio((target - draft).relu_() * self.rest[:, None], pair)
         other = torch.where(is_hub[:, :1], as_second, as_first).masked_fill(is_hub, 0.0)
         hub = (1 - other.sum(-1, keepdim=True)) * self.hub_test[:, None]
         return torch.where(is_hub, hub, other), self.residual

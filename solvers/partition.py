@@ -280,6 +280,7 @@ def _straddle(state, top, count, length, mass, n):
     count += 1
     while top > 0:
         room = (edges[2, top - 1] - edges[0, top]) - (edges[3, top - 1] - edges[1, top])
+        room = max(room, 0.0)  # round-off may take it below
         outer, inner = edges[0, top], edges[2, top]
         if room >= length or (
             room >= length - inner and _excess(room, length, mass, n, outer, inner) >= 0.0

@@ -44,7 +44,7 @@ def checked_modules() -> list[str]:
 
 
 # Only modules that were not imported yet can be hooked, so this runs before any test module.
-install_import_hook(checked_modules(), "beartype.beartype")
+install_import_hook(checked_modules(), "shape_checks.check")
 
 settings.register_profile("multidraft", derandomize=True, deadline=None)
 settings.load_profile("multidraft")

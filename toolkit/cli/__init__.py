@@ -22,6 +22,7 @@ app = App(
     help_format="plaintext",
     default_parameter=Parameter(negative=()),
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
 )
 
 # Subcommand -> what it does, and an example. Its module is imported when it runs.

@@ -87,7 +87,9 @@ class DraftedTree:
             self._check()
 
     @classmethod
-    def of(cls, tree: Tree, tokens: Any, target: Any, draft: Any, *, check: bool = True) -> Self:
+    def of(
+        cls, tree: Tree, tokens: Any, target: Any, draft: Any, *, check: bool = True
+    ) -> DraftedTree:
         """Fill one tree's slots for a batch of contexts."""
         names = [None if spec is None else spec["law"] for spec in tree.specs]
         return cls(tree.parents, names, tokens, target, draft, check=check)
@@ -245,7 +247,7 @@ class DraftedTree:
             No such file, damaged, or not such a file.
         """
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
                 arrays = [stored[name] for name in ("parents", "tokens", "target", "draft")]
                 header = json.loads(str(stored["header"]))
             version, names = header["format"], [*header["laws"]]

@@ -65,9 +65,7 @@ class Markov:
         return self.rows[paths[..., -1]]
 
 
-def draw(
-    tree: Tree, target: Model, draft: Model, uniforms: Float[np.ndarray, "B N"]
-) -> DraftedTree:
+def draw(tree: Tree, target: Model, draft: Model, uniforms: Any) -> DraftedTree:
     """Draft B trees and evaluate both models at their slots.
 
     Parameters
@@ -91,7 +89,7 @@ def draw(
 
 
 def draw_tokens(
-    tree: Tree, draft: Model, uniforms: Float[np.ndarray, "B N"]
+    tree: Tree, draft: Model, uniforms: Any
 ) -> tuple[Int[np.ndarray, "B S"], Float[np.ndarray, "B S V"]]:
     """Draft the tokens of B trees; also return the draft laws (zeros at leaves)."""
     uniforms = np.asarray(uniforms, dtype=np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,7 @@ def _fits(nodes: float) -> None:
 
 
 def sequoia(
-    acceptance: Sequence[float] | Float[np.ndarray, " b"],
+    acceptance: Any,
     nodes: int,
     depth: int | None = None,
     law: LawLike = "without-replacement",

@@ -56,9 +56,7 @@ class Tree:
     parents: tuple[int, ...]
     specs: tuple[Spec | None, ...]
 
-    def __init__(
-        self, parents: Sequence[int] | np.ndarray, law: str | Mapping[str, Any] | Sequence[Any]
-    ) -> None:
+    def __init__(self, parents: Any, law: str | Mapping[str, Any] | Sequence[Any]) -> None:
         self.parents = _checked_parents(parents)
         shared = isinstance(law, str | Mapping)
         if not shared and len(law) != self.slots:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,17 +23,19 @@ from multidraft.trees.drafted import DraftedTree, Group
 from multidraft.trees.tree import Tree
 
 
-class Verdict(Protocol):
-    """What a rule finds for a group of trees of one shape."""
+class Verdict(ABC):
+    """What a rule finds for a group of trees of one shape.
 
-    @property
-    def stop(self) -> Float[np.ndarray, "b s"]:
-        """Probability that the accepted path ends in each slot; rows sum to 1."""
-        ...
+    Attributes
+    ----------
+    stop : (b, s) probability that the accepted path ends in each slot; rows sum to 1
+    """
 
+    stop: Float[np.ndarray, "b s"]
+
+    @abstractmethod
     def bonus(self, slot: int, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k V"]:
         """Law of the token added after `slot`, for some rows of the group."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ class TreeRule(ABC):
         """Number of uniforms that :meth:`verify` takes for trees of this depth."""
         return 2
 
-    def verify(self, drafted: DraftedTree, uniforms: Float[np.ndarray, "B draws"]) -> Block:
+    def verify(self, drafted: DraftedTree, uniforms: Any) -> Block:
         """Emit one block per tree, a pure function of its row of uniforms in [0, 1).
 
         Parameters
@@ -187,7 +189,7 @@ class TreeRule(ABC):
         """Expected length of the block given each drafted tree, exact, without simulation."""
         return self.judge(drafted).expected_length
 
-    def _uniforms(self, drafted: DraftedTree, uniforms: np.ndarray) -> Float[np.ndarray, "B draws"]:
+    def _uniforms(self, drafted: DraftedTree, uniforms: Any) -> Float[np.ndarray, "B draws"]:
         draws = self.draws(drafted.depth)
         uniforms = np.asarray(uniforms, dtype=np.float64)
         if uniforms.ndim != 2 or len(uniforms) != drafted.batch or uniforms.shape[1] < draws:

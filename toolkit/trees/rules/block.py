@@ -53,7 +53,7 @@ def single_draft(group: Group, slot: int, rows: np.ndarray) -> Float[np.ndarray,
 
 
 @dataclass(frozen=True)
-class PathVerdict:
+class PathVerdict(Verdict):
     """Block verification of one path of L drafted tokens in every row.
 
     Attributes

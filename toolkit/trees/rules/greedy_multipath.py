@@ -44,22 +44,19 @@ class GreedyMultipath(TreeRule):
 
     def _verdict(self, group: Group) -> Verdict:
         best = _BestPath.of(group)
-        return MultipathVerdict(best, PathVerdict.of(best.laws, best.tokens))
+        inner = PathVerdict.of(best.laws, best.tokens)
+        stop = np.zeros(group.tokens.shape)  # off the best path nothing is accepted
+        np.put_along_axis(stop, best.path, inner.stop, axis=-1)
+        return MultipathVerdict(best, inner, stop)
 
 
 @dataclass(frozen=True)
-class MultipathVerdict:
+class MultipathVerdict(Verdict):
     """The verdict on the best path, spread over the slots of the tree."""
 
     best: _BestPath
     inner: PathVerdict
-
-    @property
-    def stop(self) -> Float[np.ndarray, "b s"]:
-        """Probability that the accepted path ends in each slot; zero off the best path."""
-        stop = np.zeros(self.best.group.tokens.shape)
-        np.put_along_axis(stop, self.best.path, self.inner.stop, axis=-1)
-        return stop
+    stop: Float[np.ndarray, "b s"]
 
     def bonus(self, slot: int, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k V"]:
         """Law of the token added after `slot`, which must lie on the best path."""

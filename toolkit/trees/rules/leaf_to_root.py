@@ -63,7 +63,7 @@ class LeafToRoot(TreeRule):
 
 
 @dataclass(frozen=True)
-class UpwardVerdict:
+class UpwardVerdict(Verdict):
     """Weights of all nodes, and where the accepted path ends.
 
     Attributes

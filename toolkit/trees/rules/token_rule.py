@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from multidraft import laws
-from multidraft.errors import InputError
 from multidraft.laws import Spec
 from multidraft.trees.tree import Tree
 
-SINGLE = "rrs"  # at one draft: plain speculative sampling
-
-
-def configured(name: str) -> Any:
-    """The token rule `name`.
-
-    Raises
-    ------
-    InputError
-        An unknown name, or a rule whose drafts share randomness with the target.
-    """
-    from multidraft import verifiers
-
-    if name == "gls":
-        raise InputError("gls couples drafts and output by noise, which a tree does not hold.")
-    return verifiers.get(name)
+if TYPE_CHECKING:
+    from multidraft.verifiers.base import Rule
 
 
 def refuses(name: str, tree: Tree) -> str | None:
     """Why the rule does not take some node of the tree, or None."""
     for slot, spec in enumerate(tree.specs):
-        if spec is not None and (reason := at_node(name, spec).refuses(_example(spec))):
+        if spec is not None and (reason := _reason(at_node(name, spec), spec)):
             return f"slot {slot}: {reason}"
     return None
 
 
-def at_node(name: str, spec: Spec) -> Any:
-    """The rule to use at a node: a single draft is tested alike by all rules but naive matching."""
-    rule = configured(name)
-    single = spec["n"] == 1 and spec["law"] == laws.IID.name
-    return configured(SINGLE) if single and rule.refuses(_example(spec)) else rule
+def _reason(rule: Rule, spec: Spec) -> str | None:
+    law = _example(spec)
+    if (reason := rule.refuses(law)) is None and rule.draft_draws(law) != law.draws:
+        return f"{rule.name} needs the noise that its drafts were drawn from; a tree keeps none."
+    return reason
+
+
+def at_node(name: str, spec: Spec) -> Rule:
+    """The rule to use at a node: one that does not take a single draft is `single` there."""
+    from multidraft import verifiers
+
+    rule = verifiers.get(name)
+    alone = spec["n"] == 1 and spec["law"] == laws.IID.name
+    return verifiers.get("single") if alone and rule.refuses(_example(spec)) else rule
 
 
 def conditional(

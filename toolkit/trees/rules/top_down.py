@@ -8,7 +8,7 @@ from the target.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -45,7 +45,7 @@ class TopDown(TreeRule):
     def _verdict(self, group: Group) -> Verdict:
         return TopDownVerdict.of(self.rule, group)
 
-    def verify(self, drafted: DraftedTree, uniforms: Float[np.ndarray, "B draws"]) -> Block:
+    def verify(self, drafted: DraftedTree, uniforms: Any) -> Block:
         """Walk down: every level takes two uniforms, and only the nodes passed are looked at."""
         self.require_all(drafted)
         pairs = self._uniforms(drafted, uniforms).reshape(drafted.batch, -1, 2)
@@ -79,7 +79,7 @@ class TopDown(TreeRule):
 
 
 @dataclass(frozen=True)
-class TopDownVerdict:
+class TopDownVerdict(Verdict):
     """Conditional laws of a token rule along every path.
 
     Attributes

@@ -108,9 +108,9 @@ class Partition:
 
 
 def partition(
-    draft: Float[np.ndarray, "*batch V"],
-    selection: Float[np.ndarray, "*batch V"],
-    n: int | Int[np.ndarray, "*batch"],
+    draft: Float[np.ndarray, "*#batch V"],
+    selection: Float[np.ndarray, "*#batch V"],
+    n: int | Int[np.ndarray, "*#batch"],
 ) -> list[Partition]:
     """Build the partition of every context, in parallel; time O(V log V), memory O(V) for each.
 

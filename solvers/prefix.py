@@ -39,9 +39,9 @@ _QUADRATURE = 1e-15  # error of the arrival-time integral, relative to the hit p
 
 
 def iid_optimum(
-    target: Float[np.ndarray, "*batch V"],
-    draft: Float[np.ndarray, "*batch V"],
-    n: int | Int[np.ndarray, "*batch"],
+    target: Float[np.ndarray, "*#batch V"],
+    draft: Float[np.ndarray, "*#batch V"],
+    n: int | Int[np.ndarray, "*#batch"],
 ) -> tuple[Float[np.ndarray, "*batch"], Bool[np.ndarray, "*batch V"]]:
     r"""Optimal acceptance of ``n`` iid drafts and the token set that proves it.
 
@@ -66,9 +66,9 @@ def iid_optimum(
 
 
 def without_replacement_optimum(
-    target: Float[np.ndarray, "*batch V"],
-    draft: Float[np.ndarray, "*batch V"],
-    n: int | Int[np.ndarray, "*batch"],
+    target: Float[np.ndarray, "*#batch V"],
+    draft: Float[np.ndarray, "*#batch V"],
+    n: int | Int[np.ndarray, "*#batch"],
 ) -> tuple[Float[np.ndarray, "*batch"], Bool[np.ndarray, "*batch V"]]:
     r"""Optimal acceptance of ``n`` drafts without replacement and the token set that proves it.
 
@@ -121,9 +121,9 @@ def without_replacement_stay(
 
 def _over_rows(
     rows: Callable[..., None],
-    target: Float[np.ndarray, "*batch V"],
-    draft: Float[np.ndarray, "*batch V"],
-    n: int | Int[np.ndarray, "*batch"],
+    target: Float[np.ndarray, "*#batch V"],
+    draft: Float[np.ndarray, "*#batch V"],
+    n: int | Int[np.ndarray, "*#batch"],
 ) -> tuple[Float[np.ndarray, "*batch"], Bool[np.ndarray, "*batch V"]]:
     target, draft = np.broadcast_arrays(target, draft)
     batch, vocabulary = target.shape[:-1], target.shape[-1]

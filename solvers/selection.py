@@ -55,10 +55,10 @@ class Selection:
 
 
 def clipped_selection(
-    target: Float[np.ndarray, "*batch V"],
-    draft: Float[np.ndarray, "*batch V"],
-    n: int | Int[np.ndarray, "*batch"],
-    cut: Bool[np.ndarray, "*batch V"],
+    target: Float[np.ndarray, "*#batch V"],
+    draft: Float[np.ndarray, "*#batch V"],
+    n: int | Int[np.ndarray, "*#batch"],
+    cut: Bool[np.ndarray, "*#batch V"],
 ) -> Selection:
     """Optimal selection law for ``n`` iid drafts, given a minimising set of `prefix.iid_optimum`.
 

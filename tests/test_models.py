@@ -306,6 +306,7 @@ def test_fetch_converts_the_weights_exactly(index, gguf):
         logits = expected(torch.tensor(TOKENS[None])).logits[0].numpy()
     assert np.allclose(model.logits(TOKENS), logits, atol=1e-5)
     assert md.models.entries()[0].status == "in the cache"
+    assert "quantization_config" not in json.loads((place / "config.json").read_text())
 
 
 def test_fetch_works_once_and_then_offline(index):

@@ -110,8 +110,7 @@ def _convert(gguf: Path, place: Path) -> None:
 
 
 def _forget_quantisation(module: Any) -> None:
-    # The weights are plain float32 by now, yet save_pretrained refuses while these flags stand.
-    module.is_quantized = False
+    # The weights are plain float32 by now, yet save_pretrained refuses while the quantiser stands,
+    # and whoever loads the folder would look for the GGUF file.
     module.hf_quantizer = None
-    module.quantization_method = None
     del module.config.quantization_config

@@ -250,7 +250,7 @@ def test_an_interruption_is_clean(capsys, monkeypatch):
 
 
 def test_a_closed_pipe_is_no_error():
-    command = f"{sys.executable} -m multidraft methods | true; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m multidraft models | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -12,7 +12,7 @@ from strategies import instances
 
 import multidraft as md
 from multidraft.errors import Refused
-from multidraft.solution import SelectionPlan
+from multidraft.solution import Plan
 from multidraft.solvers import prefix
 from multidraft.solvers.interval import Interval, IntervalPlan
 from multidraft.solvers.partition import Partition, partition
@@ -29,9 +29,9 @@ def selection_of(q: np.ndarray, p: np.ndarray, n: int) -> tuple[float, np.ndarra
     return float(value), clipped_selection(q, p, n, cut).law
 
 
-def plan_of(problem: md.Problem, method: str) -> SelectionPlan:
+def plan_of(problem: md.Problem, method: str) -> Plan:
     plan = md.solve(problem, method).plan
-    assert isinstance(plan, SelectionPlan)
+    assert plan is not None
     return plan
 
 

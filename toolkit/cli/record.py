@@ -63,7 +63,7 @@ def command(
     output
         The trace to write; in the cache folder, under the target's name, unless given.
     force
-        Record again where the same recording is there already.
+        Record again where a trace with these drafts and settings is there already.
     """
     place = default_trace(target) if output is None else output
     names = split_names(draft)
@@ -100,5 +100,6 @@ def _is_there(place: Path, target: str, drafts: list[str], options: Options) -> 
     if not place.exists():
         return False
     trace = traces.open(place)
-    same = trace.header["target"]["name"] == Path(target).name and list(trace.names) == drafts
-    return same and trace.header.get("settings") == asdict(Settings(**asdict(options)))
+    same = trace.header["target"]["name"] == Path(target).name
+    same = same and trace.header.get("settings") == asdict(Settings(**asdict(options)))
+    return same and set(drafts) <= set(trace.names)

@@ -243,11 +243,6 @@ def _bits(x):
 
 
 @njit(**COMPILED)
-def _floats(bits):
-    return np.array([bits]).view(np.float64)[0]
-
-
-@njit(**COMPILED)
 def last_bucket(n):
     """Number of the bucket that holds every ratio of ``n`` or more."""
     return (_bits(float(n)) >> _SHIFT) - _LOWEST + 1
@@ -260,9 +255,11 @@ def bucket_of(key, top):
 
 
 @njit(**COMPILED)
-def bucket_edge(k):
-    """Smallest ratio of a bucket."""
-    return _floats((k + _LOWEST) << _SHIFT) if k > 0 else 0.0
+def bucket_edges(top):
+    """Smallest ratio of every bucket, and of one more."""
+    edges = ((np.arange(top + 2) + _LOWEST) << _SHIFT).view(np.float64)
+    edges[0] = 0.0
+    return edges
 
 
 @njit(**COMPILED)
@@ -301,11 +298,11 @@ def tails(values):
 @njit(**COMPILED)
 def _suspects(n, below, above, best):
     """Buckets inside which a cut could still beat ``best`` by more than round-off."""
-    suspect = np.zeros(below.size, dtype=np.bool_)
+    suspect, edges = np.zeros(below.size, dtype=np.bool_), bucket_edges(below.size - 1)
     for k in range(below.size - 1):
         draft_mass, target_mass = above[k] - above[k + 1], below[k + 1] - below[k]
         if draft_mass > 0.0:
-            low, high = bucket_edge(k), bucket_edge(k + 1)
+            low, high = edges[k], edges[k + 1]
             taken = (high * draft_mass - target_mass) / (high - low)  # where the two lines cross
             taken = min(max(taken, 0.0), draft_mass)
             bound = below[k] + low * taken + hit_probability(above[k] - taken, n)

@@ -27,7 +27,7 @@ from multidraft.solution import SelectionPlan
 from multidraft.solvers.partition import Partition, partition
 from multidraft.solvers.prefix import (
     COMPILED,
-    bucket_edge,
+    bucket_edges,
     bucket_masses,
     chunked_sum,
     hit_probability,
@@ -171,13 +171,13 @@ def _levels(q, p, n, inside):
 def _high(q, p, keys, outside, top, goal):
     """Level with ``sum min(q, high p) = goal`` over the tokens outside H."""
     targets, drafts = bucket_masses(q, p, keys, outside, top)
-    below, above, k = 0.0, tails(drafts), 0
-    while k < top and below + targets[k] + bucket_edge(k + 1) * above[k + 1] < goal:
+    below, above, edges, k = 0.0, tails(drafts), bucket_edges(top), 0
+    while k < top and below + targets[k] + edges[k + 1] * above[k + 1] < goal:
         below += targets[k]
         k += 1
     tokens = sorted_tokens(keys, outside, np.arange(top + 1) == k)
     clipped = above[k + 1] + tails(p[tokens])
-    last = bucket_edge(k)
+    last = edges[k]
     for i in range(tokens.size):
         y = tokens[i]
         if below + q[y] / p[y] * clipped[i] >= goal:
@@ -190,13 +190,13 @@ def _high(q, p, keys, outside, top, goal):
 def _low(q, p, keys, inside, top, goal):
     """Level with ``sum max(q, low p) = goal`` over the tokens of H."""
     targets, drafts = bucket_masses(q, p, keys, inside, top)
-    below, above, k = 0.0, tails(targets), 0
-    while k < top and above[k + 1] + bucket_edge(k + 1) * (below + drafts[k]) < goal:
+    below, above, edges, k = 0.0, tails(targets), bucket_edges(top), 0
+    while k < top and above[k + 1] + edges[k + 1] * (below + drafts[k]) < goal:
         below += drafts[k]
         k += 1
     tokens = sorted_tokens(keys, inside, np.arange(top + 1) == k)
     kept = above[k + 1] + tails(q[tokens])
-    last = bucket_edge(k)
+    last = edges[k]
     for i in range(tokens.size + 1):
         ratio = q[tokens[i]] / p[tokens[i]] if i < tokens.size else np.inf
         if kept[i] + ratio * below >= goal:

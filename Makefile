@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 # Works without ensurepip, which some distributions package separately.
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
-SOURCES := toolkit solvers experiments tests notebooks
 
 .PHONY: reproduce test test-all check bench docs clean
 .DEFAULT_GOAL := test
@@ -24,8 +23,8 @@ reproduce: $(VENV)/.extra-models
 	$(BIN)/multidraft reproduce
 
 check: $(VENV)/.extra-dev
-	$(BIN)/ruff format --check --quiet $(SOURCES)
-	$(BIN)/ruff check --quiet $(SOURCES)
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
 	$(BIN)/basedpyright
 
 test: check

@@ -36,7 +36,8 @@ Cell = Mapping[str, Any]
 Function = Callable[[dict[str, Any], int], list[dict[str, Any]]]
 
 SEEDS = "seed of a cell: hexadecimal digits 17 to 31 of the SHA-256 of its canonical JSON"
-WRITING = 0.01  # largest share of the time that goes into writing parts
+WRITING = 0.01  # share of the time that goes into writing parts, as long as
+PATIENCE = 10.0  # seconds: no outcome waits longer than this to be written
 
 
 def key(cell: Cell) -> str:
@@ -203,7 +204,7 @@ class Parts:
         try:
             for outcome in outcomes:
                 batch.append(outcome)
-                if time.perf_counter() - began >= cost / WRITING:
+                if time.perf_counter() - began >= min(cost / WRITING, PATIENCE):
                     cost = self._write(batch)
                     batch, began = [], time.perf_counter()
         finally:  # Ctrl-C and a dead pool keep what was computed

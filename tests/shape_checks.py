@@ -12,13 +12,17 @@ _CONFIGURATION = BeartypeConf(is_pep484_tower=True)
 
 
 def check(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Check the arguments and the result of `function` at every call.
-
-    The hook decorates methods one by one, outside their class, where beartype cannot know what
-    ``Self`` is: such annotations are left to the static type checker.
-    """
+    """Check the arguments and the result of `function` at every call."""
     annotations = function.__annotations__
-    for name, hint in annotations.items():
-        if "typing.Self" in str(hint):
-            annotations[name] = Any
+    annotations.update({name: Any for name, hint in annotations.items() if _is_static(hint)})
     return beartype(conf=_CONFIGURATION)(function)
+
+
+def _is_static(hint: Any) -> bool:
+    """Whether only a static type checker can judge a hint.
+
+    ``Self``, since the hook decorates methods one by one, outside their class; and protocols that
+    are not declared checkable at run time.
+    """
+    protocol = getattr(hint, "_is_protocol", False)
+    return "typing.Self" in str(hint) or (protocol and not hint._is_runtime_protocol)

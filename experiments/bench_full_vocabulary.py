@@ -26,7 +26,7 @@ from multidraft.solvers.partition import Partition
 VOCABULARIES = (1000, 49_152, 128_256, 262_144)
 COUNTS = (2, 4, 8)
 UNIT = "torch.sort"
-VERIFICATIONS = 100  # timed together: one is shorter than the clock is fine
+VERIFICATIONS = 100  # timed together, one is too short
 
 Row = dict[str, Any]
 Laws = tuple[Float[np.ndarray, " V"], Float[np.ndarray, " V"]]

@@ -12,6 +12,7 @@ from strategies import instances
 
 import multidraft as md
 from multidraft.errors import Refused
+from multidraft.experiments import bench_full_vocabulary as bench
 from multidraft.solution import Plan
 from multidraft.solvers import prefix
 from multidraft.solvers.interval import Interval, IntervalPlan
@@ -300,3 +301,11 @@ def test_other_laws_are_refused():
     assert "iid" in (Interval().refuses(problem) or "")
     with pytest.raises(Refused, match="without-replacement"):
         Interval().solve(problem)
+
+
+def test_benchmark_rows_and_table():
+    rows = bench.measure([60], [2], repeats=1)
+    assert {row["laws"] for row in rows} == {"synthetic", "recorded"}
+    assert [row["units"] for row in rows if row["step"] == bench.UNIT] == [1, 1]
+    assert all(row["milliseconds"] > 0 and row["bytes"] > 0 for row in rows)
+    assert len(bench.table(rows).splitlines()) == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -282,7 +283,7 @@ def test_markov_models_are_checked():
 # --------------------------------------------------------------------------------- drafted trees
 
 
-def _arguments(**changes: Callable[[np.ndarray], np.ndarray]) -> dict[str, Any]:
+def _arguments(**changes: Callable[[Any], Any]) -> dict[str, Any]:
     batch = drafted(Tree([-1, 0, 0, 1], "without-replacement"), 2)
     arguments = {
         "parents": batch.parents,
@@ -291,7 +292,7 @@ def _arguments(**changes: Callable[[np.ndarray], np.ndarray]) -> dict[str, Any]:
         "target": batch.target,
         "draft": batch.draft,
     }
-    return arguments | {name: change(arguments[name].copy()) for name, change in changes.items()}
+    return arguments | {name: change(copy(arguments[name])) for name, change in changes.items()}
 
 
 def _set(place, value):
@@ -330,7 +331,7 @@ def test_drafted_trees_are_checked(changes, sentence):
 
 def test_laws_must_fit_the_slots_of_a_batch():
     with pytest.raises(InputError, match="4 slots have 1 laws"):
-        DraftedTree(**(_arguments() | {"laws": ["iid"]}))
+        DraftedTree(**_arguments(laws=lambda names: names[:1]))
 
 
 def test_rows_of_different_shapes_share_a_batch():

@@ -16,14 +16,16 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from multidraft import laws
+from multidraft.arrays import float64
 from multidraft.errors import InputError
+from multidraft.laws import Spec
 from multidraft.trees.drafted import DraftedTree
 from multidraft.trees.drawing import Model, evaluate
 from multidraft.trees.rules.base import TreeRule
 from multidraft.trees.tree import Tree
 
-# Listing all drafted trees is for small ones; beyond this many numbers it would fill the memory.
-MOST_NUMBERS = 2**27
+# Listing all drafted trees is for small ones: this many probabilities are 128 MiB.
+MOST_NUMBERS = 2**24
 
 
 def enumerate_drafts(
@@ -57,30 +59,34 @@ def _with_children(
     tree: Tree, slot: int, draft: Model, tokens: np.ndarray, mass: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Every way to draft the children of one slot, for every tree so far."""
-    ways, inverse = np.unique(tokens[:, tree.path(slot)], axis=0, return_inverse=True)
     below, spec = list(tree.children[slot]), tree.spec(slot)
-    all_tokens, all_mass, size = [], [], 0
-    for i, way in enumerate(ways):
-        rows = np.flatnonzero(inverse.ravel() == i)
-        if (way < 0).any():  # nothing is drafted below a slot without a token
-            drafts, chances = np.full((1, len(below)), -1), np.ones(1)
-        else:
-            law = laws.make(spec, draft(way[None, None])[0, 0], check=False)
-            drafts, chances = law.enumerate()
-        size += len(rows) * len(drafts)
-        _check_size(size, tree, draft)
-        grown = np.repeat(tokens[rows], len(drafts), axis=0)
-        grown[:, below] = np.tile(drafts, (len(rows), 1))
-        all_tokens.append(grown)
-        all_mass.append(np.outer(mass[rows], chances).ravel())
-    return np.concatenate(all_tokens), np.concatenate(all_mass)
+    ways, way = np.unique(tokens[:, tree.path(slot)], axis=0, return_inverse=True)
+    missing = (ways < 0).any(-1)[:, None]  # nothing is drafted below a slot without a token
+    probs = np.where(missing, 0.0, float64(draft(np.maximum(ways, 0)[None]))[0])
+    each, kind = np.unique(probs, axis=0, return_inverse=True)
+    kind = kind.ravel()[way.ravel()]
+    grown, masses = [], []
+    for i, law in enumerate(each):
+        rows = np.flatnonzero(kind == i)
+        drafts, chances = _tuples(spec, law)
+        _check_size(sum(map(len, masses)) + len(rows) * len(drafts), tree, probs.shape[-1])
+        part = np.repeat(tokens[rows], len(drafts), axis=0)
+        part[:, below] = np.tile(drafts, (len(rows), 1))
+        grown.append(part)
+        masses.append(np.outer(mass[rows], chances).ravel())
+    return np.concatenate(grown), np.concatenate(masses)
 
 
-def _check_size(trees: int, tree: Tree, draft: Model) -> None:
-    vocabulary = draft(np.empty((1, 1, 0), dtype=np.int64)).shape[-1]
-    if trees * tree.slots * vocabulary > MOST_NUMBERS:
+def _tuples(spec: Spec, probs: Float[np.ndarray, " V"]) -> tuple[np.ndarray, np.ndarray]:
+    if not probs.any():
+        return np.full((1, spec["n"]), -1), np.ones(1)
+    return laws.make(spec, probs, check=False).enumerate()
+
+
+def _check_size(count: int, tree: Tree, vocabulary: int) -> None:
+    if count * tree.slots * vocabulary > MOST_NUMBERS:
         raise InputError(
-            f"{tree} over {vocabulary} tokens has more than {trees} drafted trees, too many to "
+            f"{tree} over {vocabulary} tokens has more than {count} drafted trees, too many to "
             "list: use a smaller tree or vocabulary, or draw trees and average."
         )
 
@@ -97,7 +103,7 @@ class BlockLaw:
     """
 
     vocabulary: int
-    masses: tuple[Float[np.ndarray, " strings"], ...]
+    masses: tuple[Float[np.ndarray, " _"], ...]
 
     @property
     def expected_length(self) -> float:

@@ -155,7 +155,7 @@ class Program:
     tries: Int[np.ndarray, " N"]
     lengths: Int[np.ndarray, " N"]
     codes: Int[np.ndarray, " N"]
-    onward: tuple[Float[np.ndarray, "blocks ends"], ...]
+    onward: tuple[Float[np.ndarray, "_ _"], ...]
 
     @classmethod
     def of(cls, tree: Tree, target: Model, draft: Model) -> Program:

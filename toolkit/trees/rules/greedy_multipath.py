@@ -150,11 +150,9 @@ def _skewed(
     upto = np.cumsum(ranked, axis=-1)
     before = np.append(np.zeros((len(draft), 1)), upto[:, :-1], axis=-1)
     a, s = below[:, None], share[:, None]
-    skew = ranked * ratio(
-        _powers(a + s * upto, a + s * before, count), _powers(a + s, a, count), empty=0.0
-    )
+    skew = _powers(a + s * upto, a + s * before, count) / _powers(a + s, a, count)
     law = np.empty_like(draft)
-    np.put_along_axis(law, order, skew, axis=-1)
+    np.put_along_axis(law, order, ranked * skew, axis=-1)
     return law
 
 

@@ -9,7 +9,7 @@ import multidraft as md
 from multidraft import trees
 from multidraft.errors import InputError
 from multidraft.trees import Markov, Tree
-from multidraft.trees.optimum import Program
+from multidraft.trees.block_program import Program
 
 P3, Q3 = [0.6, 0.3, 0.1], [0.2, 0.3, 0.5]
 
@@ -152,6 +152,6 @@ def test_bad_input(arguments, sentence):
 
 
 def test_a_program_that_is_too_large(monkeypatch):
-    monkeypatch.setattr("multidraft.trees.optimum.MOST_COLUMNS", 100)
+    monkeypatch.setattr("multidraft.trees.block_program.MOST_COLUMNS", 100)
     with pytest.raises(InputError, match="has 441 columns, more than 100"):
         trees.optimum(Q3, P3, paths=2, length=2)

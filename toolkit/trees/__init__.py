@@ -19,11 +19,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from multidraft.trees.block_program import TreeOptimum, optimum, tree_optimum
 from multidraft.trees.drafted import DraftedTree, Group
 from multidraft.trees.drawing import Markov, draw, draw_tokens, evaluate, top_probability
 from multidraft.trees.exact import BlockLaw, block_law, deviation, enumerate_drafts
 from multidraft.trees.expected import estimate, expected_length, slot_acceptance
-from multidraft.trees.optimum import TreeOptimum, optimum, tree_optimum
 from multidraft.trees.rules import get, names
 from multidraft.trees.rules.base import Block, Judgement, TreeRule
 from multidraft.trees.shapes import chain, delayed, k_ary, paths, sequoia

@@ -13,49 +13,38 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, vstack
 
+from multidraft import laws
 from multidraft.problem import Problem
-from multidraft.solvers import highs
-from multidraft.solvers.base import Answer, Solver
-from multidraft.solvers.token_sets import SetPlan, TokenSets
-
-MOST_TUPLES = 5_000_000
+from multidraft.solvers import token_sets
+from multidraft.solvers.base import Answer
+from multidraft.solvers.highs import LinearProgram
+from multidraft.solvers.priority import priced_cut
+from multidraft.solvers.token_sets import Forest, SetPlan, TokenSets
 
 
 @dataclass(frozen=True)
-class RelaxedLP(Solver):
-    """HiGHS on the relaxed program, tuples merged by their token set.
-
-    Parameters
-    ----------
-    time_limit : float, optional
-        Seconds for HiGHS; at the limit the best plan so far is returned with status ``LIMIT``.
-    """
+class RelaxedLP(LinearProgram):
+    """HiGHS on the relaxed program, tuples merged by their token set."""
 
     name: ClassVar[str] = "relaxed-lp"
-    time_limit: float | None = None
 
-    def reason(self, problem: Problem) -> str | None:
-        tuples = problem.law.tuple_count()
-        if tuples > MOST_TUPLES:
-            return f"{self.name} lists the {tuples:.2g} tuples, more than {MOST_TUPLES:.0g}: use subset."
-        return None
+    def variables(self, law: laws.Law) -> float:
+        return token_sets.count(law) * law.width
 
     def answer(self, problem: Problem) -> Answer:
         sets = TokenSets.of(problem.law)
-        rows, tokens = sets.arcs
         count = len(sets.mass)
-        entries = np.stack([rows, count + tokens], axis=-1).ravel()
-        matrix = csc_array(
-            (np.ones(entries.size), entries, 2 * np.arange(len(rows) + 1)),
-            shape=(count + problem.vocabulary, len(rows)),
-        )
         most = np.concatenate([sets.mass, problem.target])
-        optimum = highs.maximise(
-            np.ones(len(rows)), matrix, np.zeros_like(most), most, time_limit=self.time_limit
+        optimum = self.maximise(
+            np.ones(len(sets.arcs[0])),
+            csc_array(vstack(sets.incidence)),
+            np.zeros_like(most),
+            most,
         )
-        flow = np.zeros(sets.members.shape)
-        flow[sets.members >= 0] = optimum.primal
-        plan = SetPlan.repaired(problem, sets, flow)
-        return Answer(plan, np.abs(optimum.dual[count:]) > 0.5, optimum.limited)
+        basic = optimum.basic_rows
+        forest = Forest(optimum.basic_columns, basic[:count], basic[count:])
+        plan = SetPlan.repaired(problem, sets, sets.flow(optimum.primal), forest)
+        cut = priced_cut(problem.target, sets, optimum.dual[count:])
+        return Answer(plan, cut, optimum.limited)

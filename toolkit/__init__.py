@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from multidraft import laws, models, plots, results, solvers, testing, traces, trees, verifiers
+    from multidraft import (
+        importers,
+        laws,
+        models,
+        partial,
+        plots,
+        results,
+        solvers,
+        testing,
+        traces,
+        trees,
+        verifiers,
+    )
     from multidraft.alignment import align
     from multidraft.api import compare, optimal_acceptance, solve, solve_each
     from multidraft.errors import InputError, Refused
@@ -52,8 +64,10 @@ _HOME = {
 _MODULES = (
     "bounds",
     "decode",
+    "importers",
     "laws",
     "models",
+    "partial",
     "plots",
     "results",
     "solvers",
@@ -83,11 +97,13 @@ __all__ = [
     "certify",
     "compare",
     "decode",
+    "importers",
     "laws",
     "load",
     "models",
     "normalise",
     "optimal_acceptance",
+    "partial",
     "plots",
     "results",
     "solve",

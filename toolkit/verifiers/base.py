@@ -14,6 +14,7 @@ residual draw may be too. The second is the acceptance that the optimum bounds.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -25,6 +26,7 @@ from torch import Tensor
 from multidraft import laws
 from multidraft.errors import InputError, Refused
 from multidraft.problem import Problem
+from multidraft.verifiers import compiled
 from multidraft.verifiers.context import Context
 from multidraft.verifiers.passes import Weights
 
@@ -87,6 +89,10 @@ class Acceptance:
 
     def __float__(self) -> float:
         return float(self.value)
+
+
+# A kernel of `compiled`, the draft probabilities (R, V), and what it knows about each row (C, k).
+Kernel = tuple[Callable[..., None], Tensor, Tensor]
 
 
 class Rule(ABC):
@@ -180,8 +186,24 @@ class Rule(ABC):
         uniforms, generator, check
             As in :meth:`Prepared.verify`.
         """
-        prepared = self.prepare(target, law, check=check)
-        return prepared.verify(drafts, uniforms=uniforms, generator=generator, check=check)
+        self.require(law)
+        context = Context.of(target, law, check=check)
+        kernel = self.kernel(context) if context.target.device.type == "cpu" else None
+        if kernel is None or context.size != drafts.tokens.shape[0]:
+            prepared = self.on(context)
+            return prepared.verify(drafts, uniforms=uniforms, generator=generator, check=check)
+        tokens = context.tokens(drafts.tokens)
+        if check:
+            context.require(tokens)
+        run, draft, known = kernel
+        filled = filled_uniforms(
+            context, len(tokens), self.draws(tokens.shape[-1]), uniforms, generator
+        )
+        return Outcome(*compiled.run(run, context.target, draft, tokens, filled, known))
+
+    def kernel(self, context: Context) -> Kernel | None:
+        """Compiled form of the rule for CPUs, if it has one: kernel, draft law, `known`."""
+        return None
 
     def acceptance(self, problem: Problem) -> Acceptance:
         """Both acceptance figures for every context of a problem, in float64.
@@ -211,6 +233,8 @@ class Rule(ABC):
 
 class Prepared(ABC):
     """A rule on fixed contexts: C of them with one row of drafts each, or one with any number."""
+
+    draws: ClassVar[int] = 2  # uniforms per row of drafts
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -245,7 +269,7 @@ class Prepared(ABC):
             Shapes that do not fit, neither uniforms nor generator, or impossible drafts.
         """
         tokens, bad = self._checked(drafts, check)
-        uniforms = self._uniforms(len(tokens), uniforms, generator)
+        uniforms = filled_uniforms(self.context, len(tokens), self.draws, uniforms, generator)
         keep, residual = self.terms(tokens)
         slot = (keep.cumsum(-1) <= uniforms[:, :1]).sum(-1)
         missed = slot == tokens.shape[-1]
@@ -272,30 +296,25 @@ class Prepared(ABC):
     def _checked(self, drafts: Drafts, check: bool) -> tuple[Tensor, Tensor]:
         """Return the tokens, with padding for impossible rows, and which rows those are."""
         tokens = self.context.tokens(drafts.tokens)
-        bad = self.context.impossible(tokens, thorough=check)
-        if check and bool(bad.any()):
-            raise InputError(
-                f"row {int(bad.nonzero()[0])} holds drafts that {self.context.law.name} cannot "
-                "have drawn: verify against the law that they were drawn from."
-            )
+        if check:
+            self.context.require(tokens)
+        bad = self.context.impossible(tokens, thorough=False)
         return tokens.masked_fill(bad[:, None], -1), bad
 
-    def _uniforms(self, rows: int, uniforms: Any, generator: torch.Generator | None) -> Tensor:
-        device = self.context.target.device
-        if generator is not None and uniforms is None:
-            shape = (rows, self.draws)
-            options = {"dtype": torch.float64, "device": generator.device}
-            return torch.rand(shape, generator=generator, **options).to(device)
-        if uniforms is None:
-            raise InputError("pass uniforms= (see multidraft.uniforms) or generator=.")
-        if tuple(uniforms.shape) != (rows, self.draws):
-            raise InputError(
-                f"uniforms have shape {tuple(uniforms.shape)}: pass ({rows}, {self.draws})."
-            )
-        return uniforms.to(device)
 
-    # Uniforms per row of drafts.
-    draws: ClassVar[int] = 2
+def filled_uniforms(
+    context: Context, rows: int, draws: int, uniforms: Any, generator: torch.Generator | None
+) -> Float[Tensor, "M draws"]:
+    """Return the uniforms that were passed, checked, or draw them from the generator."""
+    device = context.target.device
+    if generator is not None and uniforms is None:
+        options: Any = {"dtype": torch.float64, "device": generator.device}
+        return torch.rand((rows, draws), generator=generator, **options).to(device)
+    if uniforms is None:
+        raise InputError("pass uniforms= (see multidraft.uniforms) or generator=.")
+    if tuple(uniforms.shape) != (rows, draws):
+        raise InputError(f"uniforms have shape {tuple(uniforms.shape)}: pass ({rows}, {draws}).")
+    return torch.as_tensor(uniforms, dtype=torch.float64, device=device)
 
 
 def outcome(

@@ -15,7 +15,7 @@ from torch import Tensor
 from multidraft import checks, laws
 from multidraft.arrays import is_torch
 from multidraft.errors import InputError
-from multidraft.verifiers.passes import at
+from multidraft.verifiers.passes import at, largest
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,12 @@ class Context:
     ----------
     target : (R, V), R = 1 or C
     law : the draft law on tensors of the target's dtype and device
+    size : number of contexts C
     """
 
     target: Float[Tensor, "R V"]
     law: laws.Law
+    size: int
 
     @classmethod
     def of(cls, target: Any, law: laws.Law, *, check: bool = True) -> Self:
@@ -40,7 +42,7 @@ class Context:
         Raises
         ------
         InputError
-            Under ``check``, a target that is no law; vocabularies, batches or devices that differ.
+            Vocabularies, batches or devices that differ; under ``check``, a target that is no law.
         """
         if check:
             checks.law(checks.as_floats(target, "target"), "target")
@@ -50,18 +52,15 @@ class Context:
                 f"target has {rows.shape[-1]} tokens and draft {law.vocabulary}: "
                 "see multidraft.align."
             )
-        checks.broadcast((len(rows),), law.batch)
-        return cls(rows, _on_tensors(law, rows))
+        sizes = {rows.shape[0], _contexts(law)} - {1} or {1}
+        if len(sizes) > 1:
+            raise InputError(f"target and draft hold {sizes} contexts: pass one or as many each.")
+        return cls(rows, _on_tensors(law, rows), sizes.pop())
 
     @property
     def vocabulary(self) -> int:
         """Number of tokens V."""
         return self.target.shape[-1]
-
-    @property
-    def size(self) -> int:
-        """Number of contexts C."""
-        return int(np.prod(checks.broadcast((len(self.target),), self.law.batch)))
 
     @cached_property
     def draft(self) -> Float[Tensor, "R2 V"]:
@@ -78,13 +77,19 @@ class Context:
     @cached_property
     def counts(self) -> Int[Tensor, " C"]:
         """Number of drafts of each context."""
+        device = self.target.device
+        if isinstance(self.law.n, int):
+            return torch.full((self.size,), self.law.n, device=device)
         counts = np.broadcast_to(self.law.counts, (self.size,)).copy()
-        return torch.from_numpy(counts).to(self.target.device)
+        return torch.from_numpy(counts).to(device)
 
     @cached_property
     def sure(self) -> Int[Tensor, "C k"]:
         """Ids that the law drafts with certainty, -1 where there are fewer."""
         assert isinstance(self.law, laws.SureAndLast)
+        if self.target.device.type == "cpu":
+            random = 0 if isinstance(self.law, laws.Top) else 1
+            return largest(self.draft, self.counts - random, self.law.width - random)
         sure = self.law.sure()
         return sure.expand(self.size, sure.shape[-1])
 
@@ -103,6 +108,15 @@ class Context:
             raise InputError(f"{len(drafts)} rows of drafts do not fit {self.size} contexts.")
         return drafts
 
+    def require(self, tokens: Int[Tensor, "M n"]) -> None:
+        """Raise `InputError` for rows of drafts that the law cannot have drawn."""
+        bad = self.impossible(tokens, thorough=True)
+        if bool(bad.any()):
+            raise InputError(
+                f"row {int(bad.nonzero()[0])} holds drafts that {self.law.name} cannot have drawn: "
+                "verify against the law that they were drawn from."
+            )
+
     def impossible(self, tokens: Int[Tensor, "M n"], *, thorough: bool) -> Bool[Tensor, " M"]:
         """Rows that the law draws with probability zero.
 
@@ -114,9 +128,18 @@ class Context:
         return ~(known.all(-1) & test(self, tokens, thorough))
 
 
+def _contexts(law: laws.Law) -> int:
+    """Number of contexts of a law (its `batch`, which is dear to ask for)."""
+    if isinstance(law, laws.Independent) or not isinstance(law.n, int):
+        return law.batch[0] if law.batch else 1
+    return law.probs.shape[0] if law.probs.ndim == 2 else 1
+
+
 def _tensor(array: Any) -> Tensor:
     if not is_torch(array):
         array = _shared(np.asarray(array))
+    if array.dtype in (torch.float32, torch.float64):
+        return array
     return array.to(torch.promote_types(array.dtype, torch.float32))
 
 
@@ -131,7 +154,8 @@ def _shared(array: np.ndarray) -> Tensor:
 
 
 def _rows(array: Tensor) -> Tensor:
-    return array.reshape(-1, array.shape[-1]).contiguous()
+    rows = array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
+    return rows if rows.is_contiguous() else rows.contiguous()
 
 
 def _on_tensors(law: laws.Law, like: Tensor) -> laws.Law:
@@ -144,11 +168,13 @@ def _on_tensors(law: laws.Law, like: Tensor) -> laws.Law:
         return probs.to(like.dtype)
 
     if isinstance(law, laws.Independent):
-        return laws.Independent([tensor(part) for part in law.parts], short=law.short, check=False)
+        parts = [tensor(part) for part in law.parts]
+        return laws.Independent(parts, short=law.short, check=False)
+    if (probs := tensor(law.probs)) is law.probs:
+        return law
     if isinstance(law, laws.Explicit):
-        probs = tensor(law.probs)
         return laws.Explicit(law.tuples, probs, vocabulary=law.vocabulary, check=False)
-    return type(law)(tensor(law.probs), law.n, short=law.short, check=False)
+    return type(law)(probs, law.n, short=law.short, check=False)
 
 
 # ------------------------------------------------------------------- drafts that a law can draw

@@ -19,7 +19,8 @@ from torch import Tensor
 from multidraft import laws
 from multidraft.arrays import take
 from multidraft.problem import Problem
-from multidraft.verifiers.base import Acceptance, Prepared, Rule, ratio
+from multidraft.verifiers import compiled
+from multidraft.verifiers.base import Acceptance, Kernel, Prepared, Rule, ratio
 from multidraft.verifiers.context import Context
 from multidraft.verifiers.passes import Weights, at, mass_without
 
@@ -33,6 +34,9 @@ class GreedyRule(Rule):
 
     def on(self, context: Context) -> PreparedGreedy:
         return PreparedGreedy(context)
+
+    def kernel(self, context: Context) -> Kernel | None:
+        return compiled.greedy, context.draft, context.sure
 
     def _acceptance(self, problem: Problem) -> Acceptance:
         sure, tested = masses(problem)

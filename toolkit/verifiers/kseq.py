@@ -22,14 +22,11 @@ from torch import Tensor
 
 from multidraft import laws
 from multidraft.problem import Problem
-from multidraft.verifiers import passes
-from multidraft.verifiers.base import Acceptance, Prepared, Rule, in_turn, ratio
+from multidraft.verifiers import compiled, passes
+from multidraft.verifiers.base import Acceptance, Kernel, Prepared, Rule, in_turn, ratio
+from multidraft.verifiers.compiled import NEAR, PASSES, ULPS
 from multidraft.verifiers.context import Context
 from multidraft.verifiers.passes import Weights, at
-
-PASSES = 9  # most passes that the search for rho makes; the residual is the tenth
-_ULPS = 2.0**-50  # Newton's point is moved up by this much, to end on the lossless side
-_NEAR = 1e-15  # a surplus this small is round-off
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,9 @@ class KSeq(Rule):
 
     def on(self, context: Context) -> PreparedKSeq:
         return PreparedKSeq(context, Threshold.of(context))
+
+    def kernel(self, context: Context) -> Kernel | None:
+        return compiled.k_seq, context.draft, context.counts[:, None]
 
     def _acceptance(self, problem: Problem) -> Acceptance:
         context = Context.of(problem.target, problem.law, check=False)
@@ -98,11 +98,11 @@ class Threshold:
             lossless = (surplus <= 0) | (rho >= n)
             best = best._replaced(lossless, now)
             low, high = torch.where(lossless, low, rho), torch.where(lossless, rho, high)
-            done = (lossless & (surplus >= -_NEAR)) | (high - low <= _ULPS * n)
+            done = (lossless & (surplus >= -NEAR)) | (high - low <= ULPS * n)
             if rho.device.type == "cpu" and bool((done & ~best.beta.isnan()).all()):
                 break
             step = n * (1 - beta) ** (n - 1) * (slope - beta) / rho - slope
-            point = rho - surplus / torch.where(step == 0, 1.0, step) + _ULPS * n
+            point = rho - surplus / torch.where(step == 0, 1.0, step) + ULPS * n
             rho = torch.where((point > low) & (point < high), point, (low + high) / 2)
             if k == PASSES - 2:  # the last resort
                 rho = torch.where(best.beta.isnan(), n, rho)
@@ -125,7 +125,7 @@ def _residual_hits(context: Context, threshold: Threshold) -> Float[Tensor, " C"
     ``tau / (rho beta)`` for normalisation. Only searches that ended early have anything to add.
     """
     hits = torch.zeros_like(threshold.rho)
-    for i in torch.nonzero(threshold.share > _NEAR).ravel().tolist():
+    for i in torch.nonzero(threshold.share > NEAR).ravel().tolist():
         q, p = (part[min(i, len(part) - 1)] for part in (context.target, context.draft))
         failed = (p - q / threshold.rho[i]).clamp(min=0.0) / (1 - threshold.beta[i])
         share = threshold.share[i] / (1 + threshold.share[i])

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from multidraft import laws
 from multidraft.problem import Problem
-from multidraft.verifiers.base import Acceptance, Prepared, Rule, fresh
+from multidraft.verifiers import compiled
+from multidraft.verifiers.base import Acceptance, Kernel, Prepared, Rule, fresh
 from multidraft.verifiers.context import Context, at
 from multidraft.verifiers.inclusion import matched
 from multidraft.verifiers.passes import Weights
@@ -30,6 +31,11 @@ class Naive(Rule):
 
     def on(self, context: Context) -> PreparedNaive:
         return PreparedNaive(context)
+
+    def kernel(self, context: Context) -> Kernel | None:
+        if isinstance(context.law, laws.IID):
+            return compiled.naive, context.draft, context.counts[:, None]
+        return None
 
     def _acceptance(self, problem: Problem) -> Acceptance:
         accepted = matched(problem)

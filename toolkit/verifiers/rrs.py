@@ -21,8 +21,8 @@ from torch import Tensor
 
 from multidraft import laws
 from multidraft.problem import Problem
-from multidraft.verifiers import passes
-from multidraft.verifiers.base import Acceptance, Prepared, Rule, in_turn, ratio
+from multidraft.verifiers import compiled, passes
+from multidraft.verifiers.base import Acceptance, Kernel, Prepared, Rule, in_turn, ratio
 from multidraft.verifiers.context import Context
 from multidraft.verifiers.passes import Weights, at
 
@@ -36,6 +36,11 @@ class RRS(Rule):
 
     def on(self, context: Context) -> PreparedRRS:
         return PreparedRRS(context)
+
+    def kernel(self, context: Context) -> Kernel | None:
+        if isinstance(context.law, laws.IID):
+            return compiled.with_replacement, context.draft, context.counts[:, None]
+        return None
 
     def _acceptance(self, problem: Problem) -> Acceptance:
         prepared = self.on(Context.of(problem.target, problem.law, check=False))
@@ -75,4 +80,4 @@ def _independent(context: Context) -> tuple[Float[Tensor, "C n"], Weights]:
     for draft in context.drafts:
         masses.append(left.sum(-1, dtype=torch.float64) if masses else context.ones())
         left = (left - masses[-1][:, None].to(left.dtype) * draft).relu_()
-    return torch.stack(masses, -1), Weights(left)
+    return torch.stack(masses, -1), Weights(left, spare=context.target)

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from multidraft import laws
 from multidraft.problem import Problem
-from multidraft.verifiers import passes
-from multidraft.verifiers.base import Acceptance, Prepared, Rule, in_turn, ratio
+from multidraft.verifiers import compiled, passes
+from multidraft.verifiers.base import Acceptance, Kernel, Prepared, Rule, in_turn, ratio
 from multidraft.verifiers.context import Context
 from multidraft.verifiers.passes import Weights, at
 
@@ -44,6 +44,9 @@ class RRSW(Rule):
 
     def on(self, context: Context) -> PreparedRRSW:
         return PreparedRRSW(context)
+
+    def kernel(self, context: Context) -> Kernel | None:
+        return compiled.without_replacement, context.draft, context.counts[:, None]
 
     def _acceptance(self, problem: Problem) -> Acceptance:
         from multidraft.verifiers.rejected_paths import acceptance

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from multidraft import laws
 from multidraft.problem import Problem
-from multidraft.verifiers.base import Acceptance, Prepared, Rule, ratio
+from multidraft.verifiers import compiled
+from multidraft.verifiers.base import Acceptance, Kernel, Rule
 from multidraft.verifiers.context import Context
-from multidraft.verifiers.passes import Weights, at
+from multidraft.verifiers.rrs import PreparedRRS
 
 
 @dataclass(frozen=True)
@@ -32,19 +31,12 @@ class Single(Rule):
             return reason
         return f"single verifies one draft, not {law.width}: see multidraft.verifiers.names()."
 
-    def on(self, context: Context) -> PreparedSingle:
-        return PreparedSingle(context)
+    def on(self, context: Context) -> PreparedRRS:
+        return PreparedRRS(context)
+
+    def kernel(self, context: Context) -> Kernel | None:
+        return compiled.with_replacement, context.drafts[0], context.counts[:, None]
 
     def _acceptance(self, problem: Problem) -> Acceptance:
         overlap = np.minimum(problem.target, problem.law.probs).sum(-1)
         return Acceptance.exact(overlap, overlap, problem.batch)
-
-
-class PreparedSingle(Prepared):
-    """One test, one residual."""
-
-    def terms(self, tokens: Int[Tensor, "M 1"]) -> tuple[Float[Tensor, "M 1"], Weights]:
-        target, draft = self.context.target, self.context.drafts[0]
-        return ratio(at(target, tokens), at(draft, tokens)), Weights(
-            target, draft, self.context.ones()
-        )

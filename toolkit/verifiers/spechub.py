@@ -19,7 +19,8 @@ from torch import Tensor
 
 from multidraft import laws
 from multidraft.problem import Problem
-from multidraft.verifiers.base import Acceptance, Prepared, Rule, ratio
+from multidraft.verifiers import compiled
+from multidraft.verifiers.base import Acceptance, Kernel, Prepared, Rule, ratio
 from multidraft.verifiers.context import Context, at
 from multidraft.verifiers.greedy import masses
 from multidraft.verifiers.passes import Weights, mass_without
@@ -34,6 +35,9 @@ class SpecHub(Rule):
 
     def on(self, context: Context) -> PreparedSpecHub:
         return PreparedSpecHub(context)
+
+    def kernel(self, context: Context) -> Kernel | None:
+        return compiled.spechub, context.draft, context.sure
 
     def _acceptance(self, problem: Problem) -> Acceptance:
         hub, other = masses(problem)

@@ -15,11 +15,23 @@ if TYPE_CHECKING:
     from multidraft.problem import Problem
     from multidraft.solvers.base import Solver
 
-# name -> module and class, in the order in which "auto" tries them.
+# name -> module and class, in the order in which "auto" tries them: a plan at full vocabulary, a plan
+# for the sets that can be listed, a value at full vocabulary, then the reference formulations.
 SOLVERS: dict[str, tuple[str, str]] = {
+    "interval": ("interval", "Interval"),
+    "max-flow": ("max_flow", "MaxFlow"),
+    "entropic": ("entropic", "Entropic"),
+    "submodular": ("submodular", "Submodular"),
     "subset": ("subset", "Subset"),
-    "relaxed-lp": ("relaxed_lp", "RelaxedLP"),
     "branch-and-bound": ("branch_and_bound", "BranchAndBound"),
+    "relaxed-lp": ("relaxed_lp", "RelaxedLP"),
+    "canonical-lp": ("canonical_lp", "CanonicalLP"),
+    "full-lp": ("full_lp", "FullLP"),
+    "convex-lp": ("convex_lp", "ConvexLP"),
+    "max-flow-networkx": ("max_flow_networkx", "MaxFlowNetworkX"),
+    "optimised-max-flow": ("optimised_max_flow", "OptimisedMaxFlow"),
+    "polymatroid": ("polymatroid", "Polymatroid"),
+    "pair": ("pair", "Pair"),
 }
 
 

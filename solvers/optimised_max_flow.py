@@ -117,4 +117,4 @@ class SplitPlan(Plan):
         return out
 
     def violation(self) -> Float[np.ndarray, ""]:
-        return np.maximum(self.inner.violation(), self.outer.violation())
+        return np.asarray(max(float(self.inner.violation()), float(self.outer.violation())))

@@ -100,7 +100,9 @@ def optimal_acceptance(problem: Problem) -> Float[np.ndarray, "*batch"]:
         return prefix.without_replacement_optimum(problem.target, law.probs, law.n)[0]
     if isinstance(law, laws.Independent) and not problem.batch:
         return np.array(branch_and_bound.independent_optimum(problem.target, law.parts).value)
-    if not problem.batch or not solvers.get("subset").refuses(problem):
+    if not solvers.get("subset").refuses(problem):
+        return solve(problem, "subset").acceptance
+    if not problem.batch:
         return solve(problem).acceptance
     return np.array([optimal_acceptance(problem[i]) for i in range(len(problem))])
 

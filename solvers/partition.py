@@ -23,12 +23,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
 from numba import njit
 
-from multidraft.solvers.prefix import COMPILED, argsort_nonnegative, in_parallel
+from multidraft.solvers.prefix import (
+    COMPILED,
+    Keys,
+    Reals,
+    Rows,
+    Scalar,
+    argsort_nonnegative,
+    in_parallel,
+)
+
+Tuples: TypeAlias = Int[np.ndarray, "M n"]
+# Edges of the blocks, their first and last piece; sizes and links of the pieces.
+Blocks: TypeAlias = tuple[Rows, Int[np.ndarray, "2 blocks"], Reals, Keys]
 
 _EPS = float(np.finfo(np.float64).eps)
 _TIE = 4 * _EPS  # ratios b/p this close, relatively, share a region
@@ -140,7 +153,7 @@ def partition(
 
 
 @njit(**COMPILED)
-def _partition(p, b, n):
+def _partition(p: Reals, b: Reals, n: int) -> tuple[Keys, Keys, Keys, Reals, Reals]:
     region, length, mass = _regions(p, b, n)
     offsets, size, follow, heads = _lay_out(length, mass, n)
     rank = np.empty(size.size, dtype=np.int32)
@@ -160,7 +173,7 @@ def _partition(p, b, n):
 
 
 @njit(**COMPILED)
-def _reverse(values, start, stop):
+def _reverse(values: Keys, start: Scalar, stop: Scalar) -> None:
     stop -= 1
     while start < stop:
         values[start], values[stop] = values[stop], values[start]
@@ -168,7 +181,7 @@ def _reverse(values, start, stop):
 
 
 @njit(**COMPILED)
-def _survivals(size, survival, start, stop):
+def _survivals(size: Reals, survival: Reals, start: Scalar, stop: Scalar) -> None:
     """Share of a region in each piece and the later ones; its sizes run against time."""
     total, lost = 0.0, 0.0
     for i in range(start, stop):
@@ -179,7 +192,7 @@ def _survivals(size, survival, start, stop):
 
 
 @njit(**COMPILED)
-def _regions(p, b, n):
+def _regions(p: Reals, b: Reals, n: int) -> tuple[Keys, Reals, Reals]:
     """Group the supported tokens by b/p, decreasing; all tokens alike when n = 1."""
     tokens = np.flatnonzero(p > 0.0)
     ratio = b[tokens] / p[tokens] if n > 1 else np.ones(tokens.size)
@@ -201,7 +214,7 @@ def _regions(p, b, n):
 
 
 @njit(**COMPILED)
-def _add(total, lost, term):
+def _add(total: Scalar, lost: Scalar, term: Scalar) -> tuple[float, float]:
     """One step of compensated summation: the true sum is ``total - lost``."""
     term -= lost
     new = total + term
@@ -209,7 +222,7 @@ def _add(total, lost, term):
 
 
 @njit(**COMPILED)
-def _lay_out(length, mass, n):
+def _lay_out(length: Reals, mass: Reals, n: int) -> tuple[Keys, Reals, Keys, Keys]:
     """Place the regions one after another.
 
     Returns offsets, sizes and links of the pieces, and the first piece of every block.  The pieces
@@ -241,7 +254,7 @@ def _lay_out(length, mass, n):
 
 
 @njit(**COMPILED)
-def _append(state, block, piece, size):
+def _append(state: Blocks, block: int, piece: int, size: Scalar) -> None:
     """Add a piece at the right end of a block."""
     edges, ends, sizes, follow = state
     edges[2, block], edges[3, block] = _add(edges[2, block], edges[3, block], -size)
@@ -254,7 +267,7 @@ def _append(state, block, piece, size):
 
 
 @njit(**COMPILED)
-def _prepend(state, block, piece, size):
+def _prepend(state: Blocks, block: int, piece: int, size: Scalar) -> None:
     """Add a piece at the left end of a block."""
     edges, ends, sizes, follow = state
     edges[0, block], edges[1, block] = _add(edges[0, block], edges[1, block], size)
@@ -264,7 +277,7 @@ def _prepend(state, block, piece, size):
 
 
 @njit(**COMPILED)
-def _merge(state, block):
+def _merge(state: Blocks, block: int) -> None:
     """Join a block to the one before it; the space between them is taken."""
     edges, ends, _, follow = state
     follow[ends[1, block - 1]] = ends[0, block]
@@ -273,7 +286,9 @@ def _merge(state, block):
 
 
 @njit(**COMPILED)
-def _straddle(state, top, count, length, mass, n):
+def _straddle(
+    state: Blocks, top: int, count: int, length: Scalar, mass: Scalar, n: int
+) -> tuple[int, int]:
     """Lay a region around the last block, merging blocks while the space on its left is used up."""
     edges = state[0]
     right_piece, left = count, 0.0
@@ -300,7 +315,7 @@ def _straddle(state, top, count, length, mass, n):
 
 
 @njit(**COMPILED)
-def _position(length, density, n):
+def _position(length: Scalar, density: Scalar, n: int) -> float:
     """Left end x of the interval of this length on which g has this mean density."""
     middle = (density / n) ** (1.0 / (n - 1)) if n > 1 else 0.0
     if n * length < _THIN * middle:
@@ -317,7 +332,9 @@ def _position(length, density, n):
 
 
 @njit(**COMPILED)
-def _excess(share, length, mass, n, left, right):
+def _excess(
+    share: Scalar, length: Scalar, mass: Scalar, n: int, left: Scalar, right: Scalar
+) -> float:
     """Mass of a region with ``share`` left of the block [left, right], less what it should have."""
     rest = length - share
     inner = max(right - rest, 0.0)
@@ -325,7 +342,9 @@ def _excess(share, length, mass, n, left, right):
 
 
 @njit(**COMPILED)
-def _left_share(length, mass, n, left, right, most):
+def _left_share(
+    length: Scalar, mass: Scalar, n: int, left: Scalar, right: Scalar, most: Scalar
+) -> float:
     """Length on the left of the block that gives a straddling region its mass.
 
     The mass increases with the share and is convex in it, so Newton's steps overshoot at most once.
@@ -347,7 +366,7 @@ def _left_share(length, mass, n, left, right, most):
 
 
 @njit(**COMPILED)
-def _first_share(length, mass, n, left, right):
+def _first_share(length: Scalar, mass: Scalar, n: int, left: Scalar, right: Scalar) -> float:
     """Solution when g is taken as linear on each side of the block; nan if there is none."""
     steep, flat = n * _power(left, n - 1), n * _power(right, n - 1)
     rise, fall = (n - 1) * steep / left, (n - 1) * flat / right
@@ -357,7 +376,7 @@ def _first_share(length, mass, n, left, right):
 
 
 @njit(**COMPILED)
-def mean_density(x, y, n):
+def mean_density(x: Scalar, y: Scalar, n: int) -> float:
     """``(x^n - y^n) / (x - y)``, the mean of ``n s^(n-1)`` over [y, x], without cancellation."""
     if n == 0:
         return 0.0
@@ -376,7 +395,7 @@ def mean_density(x, y, n):
 
 
 @njit(**COMPILED)
-def _power(x, n):
+def _power(x: Scalar, n: Scalar) -> float:
     out, bit = 1.0, _highest_bit(n)
     while bit:
         out *= out
@@ -387,7 +406,7 @@ def _power(x, n):
 
 
 @njit(**COMPILED)
-def _highest_bit(n):
+def _highest_bit(n: Scalar) -> int:
     bit = 1
     while bit <= n:
         bit <<= 1
@@ -398,7 +417,7 @@ def _highest_bit(n):
 
 
 @njit(**COMPILED)
-def _region_masses(rank, pieces, offsets, n):
+def _region_masses(rank: Keys, pieces: Reals, offsets: Keys, n: int) -> Reals:
     """Mass of g on every region, from the order and the lengths of the pieces alone."""
     order = np.empty_like(rank)
     owner = np.empty_like(rank)
@@ -418,7 +437,9 @@ def _region_masses(rank, pieces, offsets, n):
 
 
 @njit(**COMPILED)
-def _weights(drafts, region, offsets, rank, survival, out):
+def _weights(
+    drafts: Tuples, region: Keys, offsets: Keys, rank: Keys, survival: Reals, out: Rows
+) -> None:
     """Selection probabilities of every row of drafts.
 
     Region k with m of the drafts is earliest with probability
@@ -443,12 +464,12 @@ def _weights(drafts, region, offsets, rank, survival, out):
 
 
 @njit(**COMPILED)
-def _pieces(offsets, k):
+def _pieces(offsets: Keys, k: Scalar) -> Scalar:
     return offsets[k + 1] - offsets[k]
 
 
 @njit(**COMPILED)
-def _distinct_regions(drafts, region, kinds, counts):
+def _distinct_regions(drafts: Keys, region: Keys, kinds: Keys, counts: Keys) -> int:
     size = 0
     for y in drafts:
         k = region[y] if y >= 0 else -1
@@ -465,7 +486,9 @@ def _distinct_regions(drafts, region, kinds, counts):
 
 
 @njit(**COMPILED)
-def _first(i, kinds, counts, places, offsets, rank, survival):
+def _first(
+    i: int, kinds: Keys, counts: Keys, places: Keys, offsets: Keys, rank: Keys, survival: Reals
+) -> float:
     """Probability that some draft of region ``kinds[i]`` is earlier than all others."""
     for j in range(kinds.size):
         places[j] = offsets[kinds[j]]
@@ -485,7 +508,7 @@ def _first(i, kinds, counts, places, offsets, rank, survival):
 
 
 @njit(**COMPILED)
-def _first_later(rank, place, low, stop):
+def _first_later(rank: Keys, place: Scalar, low: Scalar, stop: Scalar) -> int:
     """First piece from ``low`` on that is later than ``place``, in steps that double."""
     high, step = low, 1
     while high < stop and rank[high] <= place:
@@ -501,7 +524,9 @@ def _first_later(rank, place, low, stop):
 
 
 @njit(**COMPILED)
-def _share_out(drafts, region, kinds, counts, chance, out):
+def _share_out(
+    drafts: Keys, region: Keys, kinds: Keys, counts: Keys, chance: Reals, out: Reals
+) -> None:
     """Split every region's chance equally over its drafts, repeats added to the first."""
     for i in range(drafts.size):
         y = drafts[i]
@@ -515,7 +540,15 @@ def _share_out(drafts, region, kinds, counts, chance, out):
 
 
 @njit(**COMPILED)
-def _select(drafts, uniforms, region, offsets, rank, survival, out):
+def _select(
+    drafts: Tuples,
+    uniforms: Rows,
+    region: Keys,
+    offsets: Keys,
+    rank: Keys,
+    survival: Reals,
+    out: Keys,
+) -> None:
     for row in range(drafts.shape[0]):
         best, place, time = -1, rank.size, 2.0
         for i in range(drafts.shape[1]):
@@ -529,7 +562,7 @@ def _select(drafts, uniforms, region, offsets, rank, survival, out):
 
 
 @njit(**COMPILED)
-def _piece_of(u, k, offsets, survival):
+def _piece_of(u: Scalar, k: Scalar, offsets: Keys, survival: Reals) -> Scalar:
     """Last piece of region k that starts at or before the uniform's time."""
     low, high = offsets[k], offsets[k + 1] - 1
     while low < high:

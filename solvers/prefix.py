@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
 
 import numba
 import numpy as np
@@ -29,6 +30,13 @@ from numba import njit
 
 # Division by zero gives infinity or nan as in numpy; threads run in parallel.
 COMPILED = {"cache": True, "nogil": True, "error_model": "numpy"}
+
+Reals: TypeAlias = Float[np.ndarray, " _"]
+Keys: TypeAlias = Int[np.ndarray, " _"]
+Flags: TypeAlias = Bool[np.ndarray, " _"]
+Rows: TypeAlias = Float[np.ndarray, "B V"]
+Marks: TypeAlias = Bool[np.ndarray, "B V"]
+Scalar: TypeAlias = Any  # an element of an array, which numba knows to be a number
 
 _SHIFT = 46  # keep sign, exponent and six bits of the mantissa: 64 buckets per octave
 _LOWEST = int(np.float64(2.0**-40).view(np.int64)) >> _SHIFT  # smaller ratios share bucket 0
@@ -154,7 +162,7 @@ def in_parallel(work: Callable[[int, int], None], rows: int) -> None:
 
 
 @njit(**COMPILED)
-def hit_probability(mass: float, n: int) -> float:
+def hit_probability(mass: Scalar, n: int) -> float:
     """``1 - (1 - mass)^n``, accurate for small and large ``mass``."""
     if mass >= 1.0:
         return 1.0
@@ -162,7 +170,7 @@ def hit_probability(mass: float, n: int) -> float:
 
 
 @njit(**COMPILED)
-def ratios(q: np.ndarray, p: np.ndarray) -> np.ndarray:
+def ratios(q: Reals, p: Reals) -> Reals:
     """``q/p``, infinite where p = 0."""
     out = np.empty(q.size)
     for y in range(q.size):
@@ -171,7 +179,7 @@ def ratios(q: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 
 @njit(**COMPILED)
-def argsort_nonnegative(values: np.ndarray) -> np.ndarray:
+def argsort_nonnegative(values: Reals) -> Keys:
     """Stable increasing order of non-negative floats: radix sort of their bit patterns."""
     size = values.size
     keys, order = values.view(np.int64).copy(), np.arange(size)
@@ -195,7 +203,15 @@ def argsort_nonnegative(values: np.ndarray) -> np.ndarray:
 
 
 @njit(**COMPILED)
-def _iid_rows(target, draft, counts, value, cut, start, stop):
+def _iid_rows(
+    target: Rows,
+    draft: Rows,
+    counts: Keys,
+    value: Reals,
+    cut: Marks,
+    start: int,
+    stop: int,
+) -> None:
     for row in range(start, stop):
         q, p, n = target[row], draft[row], counts[row]
         keys = ratios(q, p).view(np.int64)
@@ -206,7 +222,7 @@ def _iid_rows(target, draft, counts, value, cut, start, stop):
 
 
 @njit(**COMPILED)
-def chunked_sum(values, member):
+def chunked_sum(values: Reals, member: Flags) -> float:
     """Sum over the member tokens, in chunks."""
     total = 0.0
     for start in range(0, values.size, _CHUNK):
@@ -219,7 +235,7 @@ def chunked_sum(values, member):
 
 
 @njit(**COMPILED)
-def _iid_limit(q, p, n, keys):
+def _iid_limit(q: Reals, p: Reals, n: int, keys: Keys) -> int:
     """Bit pattern of a ratio such that the tokens below it are a minimising set."""
     top = last_bucket(n)  # a ratio of n or more never pays
     targets, drafts = bucket_masses(q, p, keys, p > 0.0, top)
@@ -231,31 +247,31 @@ def _iid_limit(q, p, n, keys):
             here = below[k] + hit_probability(above[k], n)
             if here < best:
                 best, limit = here, (k + _LOWEST) << _SHIFT
-    suspect = _suspects(n, below, above, best)
+    suspect = _suspects(n, targets, drafts, below, above, best)
     if suspect.any():
         limit = _refine(q, p, n, keys, below, above, suspect, best, limit)
     return limit
 
 
 @njit(**COMPILED)
-def _bits(x):
+def _bits(x: float) -> int:
     return np.array([x]).view(np.int64)[0]
 
 
 @njit(**COMPILED)
-def last_bucket(n):
+def last_bucket(n: int) -> int:
     """Number of the bucket that holds every ratio of ``n`` or more."""
     return (_bits(float(n)) >> _SHIFT) - _LOWEST + 1
 
 
 @njit(**COMPILED)
-def bucket_of(key, top):
+def bucket_of(key: Scalar, top: int) -> int:
     """Bucket of a ratio, given as its bit pattern."""
     return min(max((key >> _SHIFT) - _LOWEST, 0), top)
 
 
 @njit(**COMPILED)
-def bucket_edges(top):
+def bucket_edges(top: int) -> Reals:
     """Smallest ratio of every bucket, and of one more."""
     edges = ((np.arange(top + 2) + _LOWEST) << _SHIFT).view(np.float64)
     edges[0] = 0.0
@@ -263,7 +279,7 @@ def bucket_edges(top):
 
 
 @njit(**COMPILED)
-def bucket_masses(q, p, keys, member, top):
+def bucket_masses(q: Reals, p: Reals, keys: Keys, member: Flags, top: int) -> tuple[Reals, Reals]:
     """Target and draft mass of the member tokens in every bucket."""
     masses = np.zeros((2, top + 1))
     for y in range(q.size):
@@ -275,7 +291,7 @@ def bucket_masses(q, p, keys, member, top):
 
 
 @njit(**COMPILED)
-def sorted_tokens(keys, member, wanted):
+def sorted_tokens(keys: Keys, member: Flags, wanted: Flags) -> Keys:
     """Member tokens of the wanted buckets, in increasing order of their ratio."""
     top, tokens, count = wanted.size - 1, np.empty(keys.size, dtype=np.int64), 0
     for y in range(keys.size):
@@ -287,7 +303,7 @@ def sorted_tokens(keys, member, wanted):
 
 
 @njit(**COMPILED)
-def tails(values):
+def tails(values: Reals) -> Reals:
     """Sums of ``values[k:]``, one longer than the values."""
     out = np.zeros(values.size + 1)
     for k in range(values.size - 1, -1, -1):
@@ -296,22 +312,34 @@ def tails(values):
 
 
 @njit(**COMPILED)
-def _suspects(n, below, above, best):
+def _suspects(
+    n: int, targets: Reals, drafts: Reals, below: Reals, above: Reals, best: Scalar
+) -> Flags:
     """Buckets inside which a cut could still beat ``best`` by more than round-off."""
     suspect, edges = np.zeros(below.size, dtype=np.bool_), bucket_edges(below.size - 1)
     for k in range(below.size - 1):
-        draft_mass, target_mass = above[k] - above[k + 1], below[k + 1] - below[k]
-        if draft_mass > 0.0:
+        if drafts[k] > 0.0:
             low, high = edges[k], edges[k + 1]
-            taken = (high * draft_mass - target_mass) / (high - low)  # where the two lines cross
-            taken = min(max(taken, 0.0), draft_mass)
-            bound = below[k] + low * taken + hit_probability(above[k] - taken, n)
+            taken = (high * drafts[k] - targets[k]) / (high - low)  # where the two lines cross
+            taken = min(max(taken, 0.0), drafts[k])
+            outside = above[k + 1] + (drafts[k] - taken)
+            bound = below[k] + low * taken + hit_probability(outside, n)
             suspect[k] = bound < best * (1.0 - _ROUND_OFF)
     return suspect
 
 
 @njit(**COMPILED)
-def _refine(q, p, n, keys, below, above, suspect, best, limit):
+def _refine(
+    q: Reals,
+    p: Reals,
+    n: int,
+    keys: Keys,
+    below: Reals,
+    above: Reals,
+    suspect: Flags,
+    best: Scalar,
+    limit: Scalar,
+) -> int:
     """Walk the tokens of the suspect buckets from the largest ratio down."""
     top = suspect.size - 1
     tokens = sorted_tokens(keys, p > 0.0, suspect)
@@ -323,10 +351,9 @@ def _refine(q, p, n, keys, below, above, suspect, best, limit):
             current, inside, outside = k, below[k + 1], above[k + 1]
         inside -= q[y]
         outside += p[y]
-        if i == 0 or keys[tokens[i - 1]] != keys[y]:  # equal ratios stay together
-            here = inside + hit_probability(outside, n)
-            if here < best:
-                best, limit = here, keys[y]
+        here = inside + hit_probability(outside, n)
+        if here < best:  # never inside a run of equal ratios: the value is concave along it
+            best, limit = here, keys[y]
     return limit
 
 
@@ -359,15 +386,22 @@ def _trapezoid_step(n: int) -> float:
 
     The error of the trapezoid rule is ``2 |Gamma(n + i y)| / Gamma(n)`` at ``y = 2 pi / step``.
     """
+    goal = math.log(_QUADRATURE / math.sqrt(8 * math.pi)) + math.lgamma(n)
     y = 2.0 * n
-    while math.log(2 * math.sqrt(2 * math.pi)) + (n - 0.5) * math.log(
-        y
-    ) - math.pi * y / 2 > math.log(_QUADRATURE) + math.lgamma(n):
+    while (n - 0.5) * math.log(y) - math.pi * y / 2 > goal:  # Stirling's |Gamma(n + i y)|
         y += 0.25
     return 2 * math.pi / y
 
 
-def _without_replacement_rows(q, p, counts, value, cut, start, stop):
+def _without_replacement_rows(
+    q: Rows,
+    p: Rows,
+    counts: Keys,
+    value: Reals,
+    cut: Marks,
+    start: int,
+    stop: int,
+) -> None:
     for row in range(start, stop):
         n = min(int(counts[row]), int(np.count_nonzero(p[row])))
         times, weights = _arrival_nodes(p[row], n)
@@ -375,10 +409,12 @@ def _without_replacement_rows(q, p, counts, value, cut, start, stop):
 
 
 @njit(**COMPILED)
-def _without_replacement_row(q, p, n, times, weights, cut):
+def _without_replacement_row(
+    q: Reals, p: Reals, n: int, times: Reals, weights: Reals, cut: Flags
+) -> float:
     ratio = ratios(q, p)
     order = argsort_nonnegative(ratio)
-    order = order[: np.count_nonzero(p)]
+    order = order[p[order] > 0.0]
     hits = _hits_along(p, order, n, times, weights)
     best, size, inside = 1.0 - _ROUND_OFF, 0, 0.0
     for i in range(order.size):
@@ -392,7 +428,7 @@ def _without_replacement_row(q, p, n, times, weights, cut):
 
 
 @njit(**COMPILED)
-def _hit_outside(p, inside, n, times, weights):
+def _hit_outside(p: Reals, inside: Flags, n: int, times: Reals, weights: Reals) -> float:
     tokens = np.flatnonzero(p > 0.0)
     order = np.concatenate((tokens[inside[tokens]], tokens[~inside[tokens]]))
     size = np.count_nonzero(inside[tokens])
@@ -400,7 +436,7 @@ def _hit_outside(p, inside, n, times, weights):
 
 
 @njit(**COMPILED)
-def _hits_along(p, order, n, times, weights):
+def _hits_along(p: Reals, order: Keys, n: int, times: Reals, weights: Reals) -> Reals:
     """Hit probability of the complement of every prefix of ``order`` (the whole support)."""
     outside, others = _mass_after(p, order), _mass_of_others(p, order)
     total = others[0] + p[order[0]]
@@ -426,7 +462,7 @@ def _hits_along(p, order, n, times, weights):
 
 
 @njit(**COMPILED)
-def _mass_after(p, order):
+def _mass_after(p: Reals, order: Keys) -> Reals:
     """Draft mass of the tokens after each position, summed from the end."""
     out, mass = np.empty(order.size), 0.0
     for i in range(order.size - 1, -1, -1):
@@ -436,7 +472,7 @@ def _mass_after(p, order):
 
 
 @njit(**COMPILED)
-def _mass_of_others(p, order):
+def _mass_of_others(p: Reals, order: Keys) -> Reals:
     """``sum(p) - p(y)`` at each position; the largest token's is summed over the others."""
     largest = np.argmax(p[order])
     rest = p[order[:largest]].sum() + p[order[largest + 1 :]].sum()
@@ -447,7 +483,7 @@ def _mass_of_others(p, order):
 
 
 @njit(**COMPILED)
-def _decay(p, outside, heavy, times, weights):
+def _decay(p: Reals, outside: Keys, heavy: Flags, times: Reals, weights: Reals) -> Reals:
     """Quadrature weights times the probability that no heavy token outside has arrived."""
     out = weights.copy()
     for y in outside:
@@ -457,7 +493,7 @@ def _decay(p, outside, heavy, times, weights):
 
 
 @njit(**COMPILED)
-def _arrive_heavy(arrived, times, mass):
+def _arrive_heavy(arrived: Rows, times: Reals, mass: Scalar) -> None:
     """Multiply the polynomials by ``k + z (1 - k)``, k = exp(-mass t)."""
     for m in range(times.size):
         yes = -math.expm1(-mass * times[m])
@@ -468,7 +504,7 @@ def _arrive_heavy(arrived, times, mass):
 
 
 @njit(**COMPILED)
-def _arrive_light(arrived, times, mass):
+def _arrive_light(arrived: Rows, times: Reals, mass: Scalar) -> None:
     """Multiply the polynomials by ``1 + z w``, w = expm1(mass t)."""
     w = np.empty(times.size)
     short = np.searchsorted(times, _TAYLOR / mass)
@@ -483,7 +519,7 @@ def _arrive_light(arrived, times, mass):
 
 
 @njit(**COMPILED, fastmath={"reassoc", "contract"})
-def _later(arrived, decay):
+def _later(arrived: Rows, decay: Reals) -> float:
     """Integral of the terms j >= 2: two or more tokens precede the first hit."""
     out = 0.0
     for j in range(2, arrived.shape[0]):

@@ -27,6 +27,12 @@ from multidraft.solution import SelectionPlan
 from multidraft.solvers.partition import Partition, partition
 from multidraft.solvers.prefix import (
     COMPILED,
+    Flags,
+    Keys,
+    Marks,
+    Reals,
+    Rows,
+    Scalar,
     bucket_edges,
     bucket_masses,
     chunked_sum,
@@ -141,7 +147,16 @@ class ClippedPlan(SelectionPlan):
 
 
 @njit(**COMPILED)
-def _selection_rows(target, draft, counts, cut, law, levels, start, stop):
+def _selection_rows(
+    target: Rows,
+    draft: Rows,
+    counts: Keys,
+    cut: Marks,
+    law: Rows,
+    levels: Rows,
+    start: Scalar,
+    stop: Scalar,
+) -> None:
     for row in range(start, stop):
         q, p, inside = target[row], draft[row], cut[row]
         low, high = 0.0, np.inf
@@ -158,7 +173,7 @@ def _selection_rows(target, draft, counts, cut, law, levels, start, stop):
 
 
 @njit(**COMPILED)
-def _levels(q, p, n, inside):
+def _levels(q: Reals, p: Reals, n: int, inside: Flags) -> tuple[float, float]:
     keys, outside, top = ratios(q, p).view(np.int64), (p > 0.0) & ~inside, last_bucket(n)
     mass_in, mass_out = chunked_sum(p, inside), chunked_sum(p, outside)
     # Either form is exact where its own sum is the small one.
@@ -168,7 +183,7 @@ def _levels(q, p, n, inside):
 
 
 @njit(**COMPILED)
-def _high(q, p, keys, outside, top, goal):
+def _high(q: Reals, p: Reals, keys: Keys, outside: Flags, top: int, goal: Scalar) -> float:
     """Level with ``sum min(q, high p) = goal`` over the tokens outside H."""
     targets, drafts = bucket_masses(q, p, keys, outside, top)
     below, above, edges, k = 0.0, tails(drafts), bucket_edges(top), 0
@@ -187,7 +202,7 @@ def _high(q, p, keys, outside, top, goal):
 
 
 @njit(**COMPILED)
-def _low(q, p, keys, inside, top, goal):
+def _low(q: Reals, p: Reals, keys: Keys, inside: Flags, top: int, goal: Scalar) -> float:
     """Level with ``sum max(q, low p) = goal`` over the tokens of H."""
     targets, drafts = bucket_masses(q, p, keys, inside, top)
     below, above, edges, k = 0.0, tails(targets), bucket_edges(top), 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from iid_instances import random_pairs
-from strategies import FAMILIES, instances
+from strategies import instances
 
 import multidraft as md
 from multidraft.solvers import prefix
@@ -20,22 +20,17 @@ def all_sets(size: int) -> np.ndarray:
 
 
 def chain_optimum(q: np.ndarray, p: np.ndarray, n: int) -> float:
-    """Every prefix of the full sort, in exact arithmetic of the given floats up to the power."""
+    """Every prefix of the full sort."""
     order = np.argsort(np.divide(q, p, out=np.full(len(q), np.inf), where=p > 0), kind="stable")
     order = order[p[order] > 0]
-    inside = np.append(0.0, [math.fsum(q[order[: i + 1]]) for i in range(len(order))])
-    outside = np.append([math.fsum(p[order[i:]]) for i in range(len(order))], 0.0)
+    inside = np.append(0.0, np.cumsum(q[order]))
+    outside = np.append(np.cumsum(p[order][::-1])[::-1], 0.0)
     hit = [-math.expm1(n * math.log1p(-x)) if x < 1 else 1.0 for x in outside]
     return min(1.0, float((inside + hit).min()))
 
 
-# "certain" lists the tuples of the law inside the strategy, where beartype's random spot checks of
-# sequences count as undeclared randomness.
-PURE = sorted(set(FAMILIES) - {"certain"})
-
-
 @settings(max_examples=150)
-@given(instances(families=PURE, laws=["iid", "without-replacement"], tokens=7))
+@given(instances(laws=["iid", "without-replacement"], tokens=7))
 def test_no_set_of_tokens_beats_the_prefix(instance):
     problem = instance.problem
     sets = all_sets(problem.vocabulary)
@@ -48,9 +43,9 @@ def test_no_set_of_tokens_beats_the_prefix(instance):
 
 
 def check_against_chain(count: int, seed: int) -> None:
-    for q, p, n in random_pairs(count, tokens=200, drafts=64, seed=seed):
+    for q, p, n in random_pairs(count, tokens=2000, drafts=16, seed=seed):
         value, cut = prefix.iid_optimum(q, p, n)
-        assert value == pytest.approx(chain_optimum(q, p, n), rel=4e-14, abs=0)
+        assert value == pytest.approx(chain_optimum(q, p, n), rel=1e-13, abs=0)
         assert not cut[p == 0].any()
         # The set is decided by the ratio alone: tokens of equal ratio are on one side.
         ratio = np.divide(q, p, out=np.full(len(q), np.inf), where=p > 0)
@@ -58,7 +53,7 @@ def check_against_chain(count: int, seed: int) -> None:
 
 
 def test_iid_optimum_without_a_sort():
-    check_against_chain(600, seed=0)
+    check_against_chain(400, seed=0)
 
 
 @pytest.mark.long
@@ -66,14 +61,15 @@ def test_iid_optimum_without_a_sort_on_many_instances():
     check_against_chain(10_000, seed=1)
 
 
-def test_iid_optimum_inside_one_bucket():
-    """All ratios within 1/64 octave: the bucket bounds leave everything to the inner search."""
-    rng = np.random.default_rng(2)
-    p = rng.dirichlet(np.ones(300))
-    q = md.normalise(p * (1.01 + 0.002 * rng.random(300)))
-    for n in (1, 2, 3):
-        assert prefix.iid_optimum(q, p, n)[0] == pytest.approx(chain_optimum(q, p, n), abs=1e-15)
-    assert prefix.iid_optimum(q, p, 1)[0] == pytest.approx(np.minimum(q, p).sum(), abs=1e-15)
+def test_the_best_cut_lies_inside_a_bucket():
+    """The ratio of 400 light tokens crosses the slope 2 p(H) of p(H)^2 between bucket edges."""
+    band = np.linspace(1.195, 1.215, 400)
+    p = np.concatenate([[0.6], np.full(400, 1e-5), [0.396]])
+    q = np.concatenate([[0.06], 1e-5 * band, [0.0]])
+    q[-1] = 1 - q.sum()
+    value, cut = prefix.iid_optimum(q, p, 2)
+    assert value == pytest.approx(chain_optimum(q, p, 2), abs=1e-14)
+    assert 1 < cut.sum() < 401
 
 
 def test_small_optimum_keeps_its_relative_accuracy():

@@ -48,7 +48,7 @@ def uniforms(
     keys = seeds if isinstance(seeds, Tensor) else torch.as_tensor(np.asarray(seeds))
     if keys.ndim != 1 or keys.dtype.is_floating_point or keys.dtype == torch.bool:
         raise InputError("seeds are a row of integers, (B,).")
-    keys = _mixed(_mixed(keys.long()) + _wrapped(stream) * _MIX[0][1])
+    keys = _mixed(_mixed(keys.long()) + _wrapped(stream * _MIX[0][1]))
     places = torch.arange(1, draws + 1, device=keys.device) * _STEP
     bits = _mixed(keys[:, None] + places)
     return _shifted(bits, 11).double() * 2.0**-53

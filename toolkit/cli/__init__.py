@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
 from multidraft import __version__
 from multidraft.errors import InputError, Refused
@@ -68,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return app(arguments, exit_on_error=False, print_error=False) or 0
     except (InputError, Refused) as error:
         return _fail(str(error))
+    except UnknownCommandError as error:
+        # Its own sentence would import every command to look for a similar name.
+        return _fail(f"there is no command {(error.unused_tokens or ['?'])[0]!r}: see --help.")
     except CycloptsError as error:
         return _fail(f"{' '.join(str(error).split())} See multidraft --help.")
     except ModuleNotFoundError as error:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import multidraft as md
-from multidraft import trees
+from multidraft import results, trees
 from multidraft.errors import InputError
+from multidraft.experiments import tree_estimate, tree_optimum, tree_report
 from multidraft.trees import Markov, Tree
 from multidraft.trees.block_program import Program
 
@@ -155,3 +158,55 @@ def test_a_program_that_is_too_large(monkeypatch):
     monkeypatch.setattr("multidraft.trees.block_program.MOST_COLUMNS", 100)
     with pytest.raises(InputError, match="has 441 columns, more than 100"):
         trees.optimum(Q3, P3, paths=2, length=2)
+
+
+# ----------------------------------------------------------------------------------- experiment
+
+
+def test_the_cells_of_the_experiment():
+    cells = tree_optimum.cells()
+    assert len({tuple(cell.items()) for cell in cells}) == len(cells) > 200
+    assert {"V": 3, "pair": "P3/Q3", "law": "iid", "n": 3, "L": 3} in cells
+    assert not any(cell["V"] ** (cell["n"] * cell["L"]) > tree_optimum.LISTED for cell in cells)
+
+
+def test_every_pair_is_a_pair_of_models():
+    for cell in tree_optimum.cells():
+        target, draft = tree_optimum.models(cell["pair"], cell["V"])
+        assert target.start.size == draft.start.size == cell["V"]
+
+
+def test_the_report_of_a_few_cells(tmp_path, monkeypatch):
+    chosen = [
+        cell
+        for cell in tree_optimum.cells()
+        if cell["V"] == 3 and cell["pair"] == "P3/Q3" and cell["n"] * cell["L"] <= 3
+    ]
+    monkeypatch.setattr(tree_optimum, "cells", lambda: chosen)
+    short = tree_estimate.cells()[:2]
+    monkeypatch.setattr(tree_estimate, "cells", lambda: short)
+    tree_report.report(tmp_path)
+    frame = results.read(tmp_path / "rules.parquet").frame
+    assert frame["share"].to_numpy().max() <= 1 + 1e-9
+    known = frame.filter(pair="P3/Q3", n=1, L=2)
+    lengths = dict(zip(known["method"], known["length"], strict=True))
+    assert lengths["block"] == pytest.approx(2.0, abs=1e-9)
+    assert lengths["top-down rrs"] == pytest.approx(1.96, abs=1e-9)
+    text = (tmp_path / "README.md").read_text()
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(links) > 15
+    for link in links:
+        assert (tmp_path / link).stat().st_size > 0, link
+    assert "nan" not in text
+
+
+@pytest.mark.parametrize("shape", tree_estimate.SHAPES)
+def test_the_estimate_is_off_when_acceptance_falls(shape):
+    errors = []
+    for drift in tree_estimate.DRIFTS:
+        cell = {"shape": shape, "drift": drift, "depth": 4}
+        exact, estimate = tree_estimate.compute(cell, 0)
+        errors.append(estimate["length"] - exact["length"])
+    assert errors[0] == pytest.approx(0, abs=1e-12)
+    assert errors == sorted(errors)
+    assert errors[-1] > 0.1

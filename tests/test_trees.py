@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
+import runpy
 from collections.abc import Callable
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from multidraft import trees
 from multidraft.errors import InputError
 from multidraft.trees import DraftedTree, Markov, Tree
 
+EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "one_tree_step_by_step.py"
 TARGET = Markov([0.2, 0.3, 0.5], [[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.3, 0.4, 0.3]])
 DRAFT = Markov([0.6, 0.3, 0.1], [[0.2, 0.3, 0.5], [0.4, 0.4, 0.2], [0.1, 0.8, 0.1]])
 
@@ -513,6 +517,19 @@ def test_pictures_show_tokens_probabilities_and_the_accepted_path():
 def test_outlines_have_one_edge_per_drafted_token():
     figure = trees.outline(trees.sequoia([0.6, 0.2], 50), "a tree")
     assert len(figure.axes[0].lines) == 50
+
+
+def test_the_example_of_the_docs_runs(capsys, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    with np.printoptions():  # what the example sets ends here
+        runpy.run_path(str(EXAMPLE))
+    lines = capsys.readouterr().out.splitlines()
+    by_hand, library = (
+        [float(number) for number in re.findall(r"[\d.]+", line.split(":", 1)[1])]
+        for line in lines
+        if line.startswith(("by hand: ac", "library:"))
+    )
+    assert [library[3], library[1], library[0]] == pytest.approx(by_hand, abs=1e-4)
 
 
 def test_the_public_names():

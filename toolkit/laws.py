@@ -248,7 +248,7 @@ class IID(Law):
     --------
     >>> law = IID(np.array([0.5, 0.3, 0.2]), n=2)
     >>> float(law.stay(np.array([True, True, False])))
-    0.6400000000000001
+    0.64
     """
 
     name = "iid"

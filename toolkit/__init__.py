@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from multidraft.errors import InputError, Refused
     from multidraft.laws import IID, Explicit, Greedy, Hub, Independent, Top, WithoutReplacement
     from multidraft.problem import Problem, load, normalise
-    from multidraft.solution import Certificate, Solution, Status, certify
+    from multidraft.solution import Certificate, Solution, Status, certify, load_plan
     from multidraft.verifiers import uniforms
 
 # Public name -> module. Nothing is imported before it is asked for, so that the command line and
@@ -54,6 +54,7 @@ _HOME = {
     "WithoutReplacement": "laws",
     "Problem": "problem",
     "load": "problem",
+    "load_plan": "solution",
     "normalise": "problem",
     "Certificate": "solution",
     "Solution": "solution",

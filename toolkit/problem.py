@@ -146,13 +146,15 @@ class Problem:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the problem to one ``.npz`` file (arrays and a JSON header, no pickle)."""
+        write_arrays(path, self.packed())
+
+    def packed(self) -> dict[str, np.ndarray]:
+        """Return the problem as named arrays, one of them a JSON header."""
         header = {"format": FORMAT, "law": self.law.spec}
         law = self.law
         parts = law.parts if isinstance(law, laws.Independent) else (law.probs,)
         arrays = {f"draft_{i}": part for i, part in enumerate(parts)}
-        text = np.array(json.dumps(header))
-        with atomic(path) as temporary, open(temporary, "wb") as out:
-            np.savez_compressed(out, allow_pickle=False, header=text, target=self.target, **arrays)
+        return {"header": np.array(json.dumps(header)), "target": self.target} | arrays
 
 
 def _checked(law: laws.Law) -> laws.Law:
@@ -194,21 +196,48 @@ def load(path: str | os.PathLike[str]) -> Problem:
     InputError
         No such file, not such a file, or damaged.
     """
+    return unpack(read_arrays(path), path)
+
+
+def unpack(arrays: dict[str, np.ndarray], path: str | os.PathLike[str]) -> Problem:
+    """Build the problem from the arrays of the file at `path`; other arrays are left alone."""
     try:
-        arrays = _arrays(path)
         header = json.loads(str(arrays["header"]))
-        parts = [arrays[f"draft_{i}"] for i in range(len(arrays) - 2)]
+        drafts = sum(name.startswith("draft_") for name in arrays)
+        parts = [arrays[f"draft_{i}"] for i in range(drafts)]
         version, spec, target = header["format"], header["law"], arrays["target"]
+        probs = parts if spec.get("law") == laws.Independent.name else parts[0]
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        raise _damaged(path) from None
+    if version != FORMAT:
+        raise InputError(f"{os.fspath(path)} has format {version}; this version reads {FORMAT}.")
+    return Problem(target, laws.make(spec, probs))
+
+
+def write_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None:
+    """Write named arrays to one ``.npz`` file, whole or not at all."""
+    with atomic(path) as temporary, open(temporary, "wb") as out:
+        np.savez_compressed(out, allow_pickle=False, **arrays)
+
+
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Read what :func:`write_arrays` wrote.
+
+    Raises
+    ------
+    InputError
+        No such file, not such a file, or damaged.
+    """
+    try:
+        return _arrays(path)
     except FileNotFoundError:
         raise InputError(f"there is no file {os.fspath(path)}.") from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
-        raise InputError(
-            f"{os.fspath(path)} is damaged, or not a problem that save() wrote."
-        ) from None
-    if version != FORMAT:
-        raise InputError(f"{os.fspath(path)} has format {version}; this version reads {FORMAT}.")
-    probs = parts if spec.get("law") == laws.Independent.name else parts[0]
-    return Problem(target, laws.make(spec, probs))
+        raise _damaged(path) from None
+
+
+def _damaged(path: str | os.PathLike[str]) -> InputError:
+    return InputError(f"{os.fspath(path)} is damaged, or not a file that save() wrote.")
 
 
 def _arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

@@ -6,18 +6,22 @@ Any feasible plan is a lower bound on the optimum and any set of tokens H an upp
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from multidraft.arrays import search, take
 from multidraft.errors import InputError, Refused
-from multidraft.problem import Problem
+from multidraft.problem import Problem, read_arrays, unpack, write_arrays
+
+if TYPE_CHECKING:
+    from multidraft.rational import Proof
 
 # Largest gap or violation of a plan that is still called optimal.
 TOLERANCE = 1e-9
@@ -122,6 +126,42 @@ class Plan(ABC):
         rest = mass @ np.maximum(1 - keep.sum(-1), 0.0)
         return held + rest * self.residual
 
+    def coupling(self) -> tuple[Int[np.ndarray, "M n"], Float[np.ndarray, "M V"]]:
+        """All drafted tuples with the full plan ``C[x, y] = P(x) pi(y | x)`` (small V).
+
+        This is the feasible point of the OTLP that a plan of its relaxation stands for: what is not
+        kept is the product of the two residuals. Rows sum to P, columns to the target.
+        """
+        tuples, mass = self.problem.law.enumerate()
+        return tuples, mass[:, None] * self.conditional(tuples)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan with its problem to one ``.npz`` file, for :func:`load_plan` (small V).
+
+        The arrays are those of :meth:`Problem.save <multidraft.Problem.save>` and
+
+        ``members`` (M, n)
+            token sets of the draft law, ids in increasing order, -1 pads;
+        ``flow`` (M, n)
+            mass that each set sends to each of its tokens: the kept mass;
+        ``selection``, ``residual`` (V,)
+            the selection law, and the law of the output when nothing is kept.
+
+        Raises
+        ------
+        InputError
+            A batch, or a law with too many tuples to list: save the problem and solve it again.
+        """
+        from multidraft.solvers.token_sets import SetPlan
+
+        plan = SetPlan.of(self)
+        write_arrays(
+            path,
+            self.problem.packed()
+            | {"members": plan.sets.members, "flow": plan.flow}
+            | {"selection": self.selection, "residual": self.residual},
+        )
+
     def _tokens(self, drafts: Any) -> Int[np.ndarray, "M n"]:
         if self.problem.batch:
             raise Refused("this plan holds a batch: take one context first, solution[i].plan.")
@@ -131,6 +171,29 @@ class Plan(ABC):
         if tokens.size and not (tokens.min() >= -1 and tokens.max() < self.problem.vocabulary):
             raise InputError(f"drafts hold an id outside -1..{self.problem.vocabulary - 1}.")
         return tokens.reshape(-1, tokens.shape[-1]).astype(np.int64)
+
+
+def load_plan(path: str | os.PathLike[str]) -> Plan:
+    """Read a plan that :meth:`Plan.save` wrote; its problem comes with it.
+
+    Raises
+    ------
+    InputError
+        No such file, not such a file, damaged, or a plan that breaks a constraint.
+    """
+    from multidraft.solvers.token_sets import SetPlan, TokenSets
+
+    arrays = read_arrays(path)
+    problem = unpack(arrays, path)
+    sets = TokenSets.of(problem.law)
+    flow = arrays.get("flow")
+    known = np.array_equal(arrays.get("members", ()), sets.members)
+    if not known or flow is None or flow.shape != sets.members.shape or flow.dtype != np.float64:
+        raise InputError(f"{os.fspath(path)} is damaged, or not a plan that save() wrote.")
+    plan = SetPlan(problem, sets, flow)
+    if not plan.violation() <= TOLERANCE:
+        raise InputError(f"the plan in {os.fspath(path)} is not feasible for its problem.")
+    return plan
 
 
 class SelectionPlan(Plan):
@@ -171,12 +234,35 @@ class Certificate:
     gap : ``upper - lower``; a round-off below zero is shown as it is.
     violation : largest violation of a constraint by the plan (nan without a plan).
     cut : boolean ``(*batch, V)``, the set H.
+    plan : what the lower bound was computed from.
     """
 
     lower: Float[np.ndarray, "*batch"]
     upper: Float[np.ndarray, "*batch"]
     violation: Float[np.ndarray, "*batch"]
     cut: Bool[np.ndarray, "*batch V"]
+    plan: Plan | None = field(default=None, repr=False)
+
+    @cached_property
+    def proof(self) -> Proof | None:
+        """The same bounds in rational numbers, on first access; ``str`` prints them with their gap.
+
+        None without a plan, for a batch, and where the tuples are too many to list
+        (:mod:`multidraft.rational`).
+        """
+        from multidraft.rational import prove
+
+        return None if self.plan is None else prove(self.plan, self.cut)
+
+    @property
+    def proved(self) -> bool:
+        """Whether the bounds hold as rationals, for a plan whose constraints were all checked."""
+        return self.proof is not None
+
+    @property
+    def exact(self) -> bool:
+        """Whether plan and cut have the same value as rationals."""
+        return self.proof is not None and self.proof.exact
 
     @property
     def gap(self) -> Float[np.ndarray, "*batch"]:
@@ -199,6 +285,7 @@ def certify(problem: Problem, plan: Plan | None, cut: Bool[np.ndarray, "*batch V
         upper=upper_bound(problem, cut),
         violation=unknown if plan is None else np.asarray(plan.violation()),
         cut=cut,
+        plan=plan,
     )
 
 

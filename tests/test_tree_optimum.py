@@ -117,6 +117,22 @@ def test_targets_and_drafts_with_zeros():
     assert float(equal) == pytest.approx(3, abs=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_laws_of_wildly_different_masses(seed):
+    """Probabilities down to 1e-30 and zeros, where HiGHS's own tolerances would not hold."""
+    generator = np.random.default_rng(seed)
+    tables = generator.dirichlet(np.full(3, 0.05), size=(2, 4))
+    tables[:, :, 0] += 1e-9  # no row of zeros
+    tables[generator.random(tables.shape) < 0.1] = 0.0
+    tables[tables.sum(-1) == 0] = 1.0
+    tables /= tables.sum(-1, keepdims=True)
+    target, draft = (Markov(table[0], table[1:]) for table in tables)
+    for tree in (trees.paths(2, 2), trees.chain(3), trees.k_ary(2, 2, "greedy")):
+        best = trees.tree_optimum(tree, target, draft)
+        assert abs(best.gap) < 1e-9
+        assert best.violation < 1e-12
+
+
 def test_three_paths_of_three_over_three_tokens_have_sixty_thousand_columns():
     program = Program.of(trees.paths(3, 3), *pair(3, 0))
     assert len(program.lengths) == 60_435

@@ -11,7 +11,7 @@ array([[-1, 0, 1]])
 >>> rule.expected_length(drafted)
 array([1.72727273])
 >>> rule.verify(drafted, np.array([[0.9, 0.5]])).tokens
-array([[ 0,  1,  2]])
+array([[0, 1, 2]])
 """
 
 from __future__ import annotations

@@ -38,8 +38,12 @@ from multidraft.trees.tree import Tree
 
 # Columns of the largest program that is tried: it takes HiGHS about a minute.
 MOST_COLUMNS = 200_000
-# The equalities depend on each other, and their coefficients are rounded: room for that.
-SLACK = 1e-15
+# The equalities depend on each other, and their coefficients are rounded: room for that, relative
+# to the mass of each string.
+SLACK = 4e-15
+# Strings less probable than this are left to chance: HiGHS ignores coefficients below 1e-9, and a
+# column is scaled by the square root of its block's probability.
+LEAST = 1e-16
 
 
 @dataclass(frozen=True)
@@ -107,24 +111,52 @@ def tree_optimum(
 
     start = time.perf_counter()
     program = Program.of(tree, _model(target, "target"), _model(draft, "draft"))
-    sides = np.concatenate([program.mass, program.law])
-    slack = np.repeat([0.0, SLACK], [len(program.mass), len(program.law)])
+    matrix, sides = program.matrix(), np.concatenate([program.mass, program.law])
+    columns, rows, scaled = _scaled(program, matrix)
+    slack = np.repeat([0.0, SLACK], [len(program.mass), len(rows.scale) - len(program.mass)])
     answer = highs.maximise(
-        program.lengths.astype(np.float64),
-        program.matrix(),
-        sides - slack,
-        sides + slack,
+        program.lengths[columns.kept] * columns.scale,
+        scaled,
+        sides[rows.kept] * rows.scale - slack,
+        sides[rows.kept] * rows.scale + slack,
         time_limit=time_limit,
     )
-    plan = np.maximum(answer.primal, 0.0)
+    plan = np.zeros(len(program.lengths))
+    plan[columns.kept] = np.maximum(answer.primal, 0.0) * columns.scale
+    prices = np.full(len(sides), tree.depth + 1.0)  # strings left out: no block pays for them
+    prices[rows.kept] = answer.dual * rows.scale
     return TreeOptimum(
         lower=float(program.lengths @ plan),
-        upper=program.bound(answer.dual[len(program.mass) :]),
-        violation=float(np.abs(program.matrix() @ plan - sides).max()),
+        upper=program.bound(prices[len(program.mass) :]),
+        violation=float(np.abs(matrix @ plan - sides).max()),
         columns=len(program.lengths),
         seconds=time.perf_counter() - start,
         limited=answer.limited,
     )
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Rows or columns that HiGHS is given, and their factors."""
+
+    kept: Int[np.ndarray, " K"]
+    scale: Float[np.ndarray, " K"]
+
+
+def _scaled(program: Program, matrix: Any) -> tuple[_Kept, _Kept, Any]:
+    """The program as HiGHS gets it, its coefficients brought together.
+
+    A string s divides its row by q(s), and a block b scales its column by the root of q(b); both
+    coefficients of the column are then within that root of 1.
+    """
+    chance = program.chance()
+    columns = np.flatnonzero(chance > LEAST)
+    strings_kept = np.flatnonzero(program.law > LEAST)
+    rows = np.concatenate([np.arange(len(program.mass)), len(program.mass) + strings_kept])
+    factors = np.concatenate([np.ones(len(program.mass)), 1 / program.law[strings_kept]])
+    by_column, by_row = _Kept(columns, np.sqrt(chance[columns])), _Kept(rows, factors)
+    part = matrix[rows][:, columns].multiply(factors[:, None]).multiply(by_column.scale[None])
+    return by_column, by_row, part.tocsc()
 
 
 def _model(model: Any, name: str) -> Model:
@@ -179,6 +211,14 @@ class Program:
             codes[order],
             tuple(_onward(target, vocabulary, n, depth + 1) for n in range(1, depth + 2)),
         )
+
+    def chance(self) -> Float[np.ndarray, " N"]:
+        """Probability of every column's block as a string."""
+        chance = np.empty(len(self.lengths))
+        for length, ends in enumerate(self.onward, start=1):
+            of_length = self.lengths == length
+            chance[of_length] = self.law.reshape(ends.shape).sum(-1)[self.codes[of_length]]
+        return chance
 
     def matrix(self) -> Any:
         """Constraint matrix: one row per trie, then one per longest string."""

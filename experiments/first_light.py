@@ -32,6 +32,8 @@ RULES: dict[str, tuple[str, ...]] = {
     "hub": ("naive", "spechub", "greedy"),
     "top": ("naive",),
 }
+#: Rules whose acceptance is sampled where it has no exact form (more than two drafts).
+ESTIMATES = ("rrsw",)
 OPTIMUM = "optimum"
 CHUNK = 32  # contexts per cell: 64 MB of laws at V = 49,152, a few seconds at most
 TOLERANCE = 1e-9  # round-off between two exact routes to one number
@@ -59,7 +61,7 @@ def cells(trace: str, draft: str, contexts: int) -> list[dict[str, Any]]:
             "first": first,
             "last": min(first + CHUNK, contexts) - 1,
             **dict(zip(SETTING, setting, strict=True)),
-            "rules": list(_rules(*setting[2:])),
+            "rules": list(RULES[setting[2]]),
         }
         for first in starts
         for temperature in TEMPERATURES
@@ -70,16 +72,12 @@ def cells(trace: str, draft: str, contexts: int) -> list[dict[str, Any]]:
     ]
 
 
-def _rules(law: str, n: int) -> tuple[str, ...]:
-    """Rules of a law; rrsw has an exact acceptance for at most two drafts only."""
-    return tuple(rule for rule in RULES[law] if rule != "rrsw" or n <= 2)
-
-
 def compute(cell: dict[str, Any], seed: int, *, path: str) -> list[dict[str, Any]]:
     """Rows of one cell: for each context the optimum, then every rule's acceptance.
 
-    Nothing is drawn, so `seed` is not used. ``value`` is the probability that the output is one of
-    the drafts, ``tested`` that a test of the rule accepted (for the optimum there is one figure).
+    Only rules whose acceptance is an estimate draw, from `seed`. ``value`` is the probability that
+    the output is one of the drafts, ``tested`` that a test of the rule accepted (for the optimum
+    there is one figure).
     """
     first, last = cell["first"], cell["last"]
     single = _laws(path, cell["draft"], cell["temperature"], cell["top_k"], first, last)
@@ -88,7 +86,8 @@ def compute(cell: dict[str, Any], seed: int, *, path: str) -> list[dict[str, Any
     optimum = md.optimal_acceptance(problem)
     columns = {OPTIMUM: (optimum, optimum, "exact", np.zeros_like(optimum))}
     for name in cell["rules"]:
-        found = md.verifiers.get(name).acceptance(problem)
+        options = {"seed": seed} if name in ESTIMATES else {}
+        found = md.verifiers.get(name, **options).acceptance(problem)
         columns[name] = (found.value, found.tested, found.kind, found.stderr)
     passages = md.traces.open(path).passage[first : last + 1]
     short = problem.law.short_rows

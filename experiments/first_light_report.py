@@ -177,7 +177,8 @@ draft law, from its closed form; the other lines are known rules, each on a draf
 is lossless: matching a draw from the target (*naive*), recursive rejection with and without
 replacement (*rrs*, *rrsw*), *k-seq* (SpecTr), *spechub*, and *greedy* verification. Each number of
 a context is exact; the tables give means over contexts, ± one standard error clustered by passage.
-*rrsw* is given where its acceptance has an exact form, for at most two drafts.
+The acceptance of *rrsw* beyond two drafts is an average of exact conditional laws over sampled
+drafts; its own error (column `stderr` of the Parquet file) is part of the ± of the mean.
 
 {table}
 Full vocabulary. All temperatures and truncations: [acceptance]({folder}/acceptance.md)

@@ -16,49 +16,38 @@ Killed at any moment, a run loses the cells in flight and nothing else; the same
 
 from __future__ import annotations
 
-import itertools
 import json
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multidraft import results
 from multidraft.errors import InputError, Refused
-from multidraft.files import atomic, write_text
+from multidraft.experiments.cells import SEEDS, Cell, Function, Outcome, grid, key, seed
+from multidraft.experiments.engine import Engine
+from multidraft.experiments.parts import Parts
+from multidraft.files import write_text
 
-if TYPE_CHECKING:
-    import polars
+__all__ = [
+    "SEEDS",
+    "Cell",
+    "Engine",
+    "Estimate",
+    "Function",
+    "Summary",
+    "collect",
+    "estimate",
+    "grid",
+    "key",
+    "merge",
+    "run",
+    "seed",
+    "status",
+]
 
-Cell = Mapping[str, Any]
-Function = Callable[[dict[str, Any], int], list[dict[str, Any]]]
-
-SEEDS = "seed of a cell: hexadecimal digits 17 to 31 of the SHA-256 of its canonical JSON"
-WRITING = 0.01  # share of the time that goes into writing parts, as long as
-PATIENCE = 10.0  # seconds: no outcome waits longer than this to be written
-
-
-def key(cell: Cell) -> str:
-    """What identifies a cell: 16 hexadecimal digits of its hash."""
-    return results.digest(cell)[:16]
-
-
-def seed(cell: Cell) -> int:
-    """The seed of a cell, from other digits of the same hash; below 2**60."""
-    return int(results.digest(cell)[16:31], 16)
-
-
-def grid(**axes: Sequence[Any]) -> list[dict[str, Any]]:
-    """The cross product of the axes, as cells; the last axis varies fastest.
-
-    Examples
-    --------
-    >>> grid(law=["iid"], n=[1, 2])
-    [{'law': 'iid', 'n': 1}, {'law': 'iid', 'n': 2}]
-    """
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+SAMPLE = 8  # cells that are timed for an estimate, at least two for each worker
 
 
 @dataclass(frozen=True)
@@ -71,11 +60,23 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class _Outcome:
-    cell: Cell
-    rows: list[dict[str, Any]]
+class Estimate:
+    """What is left of a run, judged by a timed sample.
+
+    Attributes
+    ----------
+    cells, left : int
+        Cells in all, and those that are not computed yet.
+    seconds : float
+        Until the rest is done, with the engine that timed the sample.
+    bytes : int
+        On the disk in the end.
+    """
+
+    cells: int
+    left: int
     seconds: float
-    error: str | None
+    bytes: int
 
 
 def run(
@@ -85,6 +86,7 @@ def run(
     *,
     configuration: Mapping[str, Any] | None = None,
     jobs: int = 1,
+    engine: Engine | None = None,
     resume: bool = True,
     retry_failed: bool = False,
     progress: bool = True,
@@ -94,10 +96,11 @@ def run(
     Parameters
     ----------
     cells : iterable of mappings
-        JSON content each; repeated cells are computed once.
+        JSON content each; repeated cells are computed once. An iterable that makes its cells anew
+        each time keeps the memory flat: only keys are remembered.
     function : callable
         ``function(cell, seed)`` returns at least one row (a flat dict). An exception becomes a row
-        with its sentence. With ``jobs > 1`` it must be importable or picklable.
+        with its sentence. With several workers it must be importable or picklable.
     folder : path
         Holds the run; see the module's text.
     configuration : mapping, optional
@@ -106,6 +109,8 @@ def run(
     jobs : int
         Worker processes, each with one thread for BLAS, torch and numba. 1 computes in this
         process, with this process's threads.
+    engine : Engine, optional
+        Another engine than `jobs` processes of this machine; takes the place of `jobs`.
     resume : bool
         False throws away what the folder holds and starts over.
     retry_failed : bool
@@ -116,27 +121,83 @@ def run(
     Raises
     ------
     Refused
-        Another process runs in this folder, or a worker was killed.
+        Another process runs in this folder, or workers were killed again and again.
     InputError
         The folder holds the results of another function or of a newer version.
     """
-    folder = Path(folder)
-    wanted = {key(cell): cell for cell in cells}
+    folder, cells = Path(folder), _reusable(cells)
+    engine = engine or Engine(jobs=jobs)
+    wanted = {key(cell) for cell in cells}
     with _locked(folder):
         parts = Parts(folder / "parts")
         parts.clear(".*" if resume else "*")
         _describe(folder, function, configuration or {}, len(wanted))
-        known = parts.outcomes()
-        skipped = {k for k in wanted if k in known and not (retry_failed and known[k])}
-        todo = [cell for k, cell in wanted.items() if k not in skipped]
-        with _bar(len(wanted), len(skipped), progress) as bar:
-            parts.collect(_counted(_outcomes(todo, function, jobs), bar))
-        return _summary(wanted, parts.outcomes())
+        left = wanted - _finished(parts, retry_failed)
+        with _bar(len(wanted), len(wanted) - len(left), progress) as bar:
+            parts.collect(_counted(engine.outcomes(_only(cells, left), function), bar))
+        return _summary(wanted, parts)
+
+
+def estimate(
+    cells: Iterable[Cell],
+    function: Function,
+    folder: str | Path,
+    *,
+    configuration: Mapping[str, Any] | None = None,
+    engine: Engine | None = None,
+    retry_failed: bool = False,
+) -> Estimate:
+    """Compute a sample of what is left, and judge the rest by it.
+
+    The sample is spread evenly over the list, and its results are kept: nothing is computed twice.
+    The parameters are those of :func:`run`.
+    """
+    cells, engine = _reusable(cells), engine or Engine()
+    parts, wanted = Parts(Path(folder) / "parts"), {key(cell) for cell in cells}
+    left = wanted - _finished(parts, retry_failed)
+    workers = engine.workers()
+    chosen = _spread(_only(cells, left), len(left), max(SAMPLE, 2 * workers) + workers)
+    options = {"configuration": configuration, "engine": engine, "retry_failed": retry_failed}
+    # The first cells of a worker compile and import; only those after them tell the pace.
+    for sample in (chosen[:workers], chosen[workers:]):
+        run(sample, function, folder, progress=False, **options)
+    rest = len(left) - len(chosen)
+    if not rest:
+        return Estimate(len(wanted), 0, 0.0, parts.size())
+    seconds = collect(folder, chosen[workers:]).frame.unique("key")["seconds"].to_numpy().mean()
+    growth = 1 + rest / len(parts.outcomes()[0])
+    return Estimate(
+        len(wanted), rest, float(seconds) * rest / workers, round(parts.size() * growth)
+    )
+
+
+def _reusable(cells: Iterable[Cell]) -> Iterable[Cell]:
+    return list(cells) if isinstance(cells, Iterator) else cells
+
+
+def _finished(parts: Parts, retry_failed: bool) -> set[str]:
+    done, failed = parts.outcomes()
+    return done - failed if retry_failed else done
+
+
+def _only(cells: Iterable[Cell], keys: set[str]) -> Iterator[Cell]:
+    """The cells with these keys, each once."""
+    left = set(keys)
+    for cell in cells:
+        if (name := key(cell)) in left:
+            left.remove(name)
+            yield cell
+
+
+def _spread(cells: Iterator[Cell], total: int, count: int) -> list[Cell]:
+    """About `count` cells at equal distances in a list of `total`."""
+    places = {i * total // count for i in range(count)} if total else set()
+    return [cell for i, cell in enumerate(cells) if i in places]
 
 
 def status(cells: Iterable[Cell], folder: str | Path) -> Summary:
     """How far a run is, without touching it."""
-    return _summary({key(cell): cell for cell in cells}, Parts(Path(folder) / "parts").outcomes())
+    return _summary({key(cell) for cell in cells}, Parts(Path(folder) / "parts"))
 
 
 def collect(folder: str | Path, cells: Iterable[Cell] | None = None) -> results.Results:
@@ -152,7 +213,7 @@ def collect(folder: str | Path, cells: Iterable[Cell] | None = None) -> results.
     folder = Path(folder)
     frame = Parts(folder / "parts").frame()
     if cells is not None:
-        frame = frame.filter(frame["key"].is_in([key(cell) for cell in cells]))
+        frame = frame.filter(frame["key"].is_in({key(cell) for cell in cells}))
     return results.Results(frame.sort("key", maintain_order=True), _manifest(folder))
 
 
@@ -162,122 +223,7 @@ def merge(folder: str | Path, path: str | Path, cells: Iterable[Cell] | None = N
     results.write(path, merged.frame, merged.header)
 
 
-class Parts:
-    """The part files of a run: whole, numbered, the newest outcome of a cell counts."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def files(self) -> list[Path]:
-        """Part files, oldest first."""
-        return sorted(self.folder.glob("[0-9]*.parquet"), key=lambda path: int(path.stem))
-
-    def clear(self, pattern: str) -> None:
-        """Delete files by name; ``.*`` are halves of parts that a killed process left."""
-        for path in self.folder.glob(pattern):
-            path.unlink()
-
-    def outcomes(self) -> dict[str, str | None]:
-        """Key of every computed cell, with its error or None."""
-        import polars
-
-        known: dict[str, str | None] = {}
-        for path in self.files():
-            known |= polars.read_parquet(path, columns=["key", "error"]).iter_rows()
-        return known
-
-    def frame(self) -> polars.DataFrame:
-        """All rows, without the outcomes that a later one replaced."""
-        import polars
-
-        files = self.files()
-        if not files:
-            raise InputError(f"{self.folder} holds no results yet; run the cells first")
-        parts = [polars.read_parquet(path).with_columns(part=i) for i, path in enumerate(files)]
-        frame = polars.concat(parts, how="diagonal_relaxed")
-        return frame.filter(polars.col("part") == polars.col("part").max().over("key")).drop("part")
-
-    def collect(self, outcomes: Iterator[_Outcome]) -> None:
-        """Write outcomes as they come, in parts so large that writing stays a small cost."""
-        batch: list[_Outcome] = []
-        began, cost = time.perf_counter(), 0.0
-        try:
-            for outcome in outcomes:
-                batch.append(outcome)
-                if time.perf_counter() - began >= min(cost / WRITING, PATIENCE):
-                    cost = self._write(batch)
-                    batch, began = [], time.perf_counter()
-        finally:  # Ctrl-C and a dead pool keep what was computed
-            if batch:
-                self._write(batch)
-
-    def _write(self, batch: list[_Outcome]) -> float:
-        """Write one part and return the seconds that took."""
-        import polars
-
-        start = time.perf_counter()
-        rows = [row for outcome in batch for row in _rows(outcome)]
-        last = self.files()[-1:]
-        number = 1 + (int(last[0].stem) if last else 0)
-        with atomic(self.folder / f"{number:06d}.parquet") as temporary:
-            polars.DataFrame(rows, infer_schema_length=None).write_parquet(temporary)
-        return time.perf_counter() - start
-
-
-def _rows(outcome: _Outcome) -> Iterator[dict[str, Any]]:
-    cell = {
-        name: results.canonical(value) if isinstance(value, dict | list) else value
-        for name, value in outcome.cell.items()
-    }
-    stamp = {
-        "key": key(outcome.cell),
-        "seed": seed(outcome.cell),
-        "seconds": outcome.seconds,
-        "error": outcome.error,
-    }
-    return (stamp | cell | row for row in outcome.rows)
-
-
-def _outcomes(cells: list[Cell], function: Function, jobs: int) -> Iterator[_Outcome]:
-    """Outcomes in the order in which they are ready."""
-    if jobs == 1 or not cells:
-        yield from (_attempt(function, cell) for cell in cells)
-        return
-    from joblib import Parallel, delayed, parallel_config
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-    with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
-        pool = Parallel(return_as="generator_unordered")
-    try:
-        for outcome in pool(delayed(_attempt)(function, cell) for cell in cells):
-            assert outcome is not None  # joblib types its results as optional
-            yield outcome
-    except TerminatedWorkerError:
-        raise Refused(
-            "a worker process was killed, most likely for want of memory; what was done is kept: "
-            "run the same command again, with fewer jobs"
-        ) from None
-
-
-def _attempt(function: Function, cell: Cell) -> _Outcome:
-    start = time.perf_counter()
-    try:
-        rows, sentence = function(dict(cell), seed(cell)), None
-        _check_rows(rows, cell)
-    except Exception as error:  # a failed cell is a row like any other, and can be retried
-        rows, sentence = [{}], f"{type(error).__name__}: {error}"
-    return _Outcome(cell, rows, time.perf_counter() - start, sentence)
-
-
-def _check_rows(rows: list[dict[str, Any]], cell: Cell) -> None:
-    if not rows:
-        raise InputError("the function returned no row: nothing would show that the cell is done")
-    taken = {"key", "seed", "seconds", "error", *cell}.intersection(*rows)
-    if taken:
-        raise InputError(f"the function returned a column {min(taken)!r} that the cell has")
-
-
-def _counted(outcomes: Iterator[_Outcome], bar: Any) -> Iterator[_Outcome]:
+def _counted(outcomes: Iterator[Outcome], bar: Any) -> Iterator[Outcome]:
     for outcome in outcomes:
         yield outcome
         bar.update()
@@ -290,9 +236,9 @@ def _bar(total: int, done: int, progress: bool) -> Any:
     return tqdm(total=total, initial=done, unit="cell", disable=None if progress else True)
 
 
-def _summary(wanted: Mapping[str, Cell], known: Mapping[str, str | None]) -> Summary:
-    done = [k for k in wanted if k in known]
-    return Summary(len(wanted), len(done), sum(known[k] is not None for k in done))
+def _summary(wanted: set[str], parts: Parts) -> Summary:
+    done, failed = parts.outcomes()
+    return Summary(len(wanted), len(wanted & done), len(wanted & failed))
 
 
 @contextmanager
@@ -315,12 +261,24 @@ def _describe(
     """Write the manifest, unless the folder belongs to another function."""
     inner = getattr(function, "func", function)  # a functools.partial
     name = f"{inner.__module__}.{inner.__qualname__}"
-    if (folder / "manifest.json").exists():
-        before = _manifest(folder)["configuration"]["function"]
-        if before != name:
-            raise InputError(f"{folder} holds results of {before}; choose another for {name}")
     header = results.header({**configuration, "function": name, "cells": cells}, SEEDS)
+    starts: list[dict[str, Any]] = []
+    if (folder / "manifest.json").exists():
+        before = _manifest(folder)
+        if before["configuration"]["function"] != name:
+            raise InputError(
+                f"{folder} holds results of {before['configuration']['function']}; "
+                f"choose another for {name}"
+            )
+        starts = before.get("starts", [])
+    header["starts"] = _with_start(starts, header)
     write_text(folder / "manifest.json", json.dumps(header, indent=1, sort_keys=True) + "\n")
+
+
+def _with_start(starts: list[dict[str, Any]], header: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every code, configuration and machine that rows of this folder may come from."""
+    start = {name: header[name] for name in ("configuration_hash", "git", "machine", "versions")}
+    return starts if start in starts else [*starts, start]
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

@@ -185,9 +185,22 @@ def test_two_processes_in_one_folder_are_refused(tmp_path):
     assert "Refused: another process is computing in" in rows(tmp_path)["stderr"][0]
 
 
-def test_a_killed_worker_leaves_one_sentence(tmp_path):
+def test_a_killed_worker_costs_its_cells_and_the_run_goes_on(tmp_path):
     code = KILLED.replace("sys.argv[1])", "sys.argv[1], jobs=2)")
-    assert "Refused: a worker process was killed" in _start(code, str(tmp_path)).stderr
+    assert _start(code, str(tmp_path)).returncode == 0
+    frame = rows(tmp_path)
+    assert sorted(frame["n"].to_list()) == [1, 2, 3, 4]
+    killed = frame.filter(n=3)["error"][0]
+    assert killed.startswith("Killed: a worker process was killed")
+    assert "--retry-failed" in killed
+
+
+def test_a_run_whose_workers_all_die_ends_with_one_sentence(tmp_path):
+    code = KILLED.replace("== 3", "> 0").replace("[1, 2, 3, 4]", "list(range(1, 40))")
+    ended = _start(code.replace("sys.argv[1])", "sys.argv[1], jobs=2)"), str(tmp_path))
+    assert "Refused: worker processes were killed 4 times" in ended.stderr
+    done = runner.status(runner.grid(n=list(range(1, 40))), tmp_path)
+    assert 4 <= done.failed == done.done < 39
 
 
 def test_a_folder_belongs_to_one_function(tmp_path):

@@ -293,15 +293,15 @@ class Group:
         return self.drafted.live[np.ix_(self.rows, self.slots)]
 
     def target(
-        self, slot: int, rows: Int[np.ndarray, " k"] | slice = slice(None)
+        self, slot: int | Int[np.ndarray, " k"], rows: Int[np.ndarray, " k"] | slice = slice(None)
     ) -> Float[np.ndarray, "k V"]:
-        """Target laws after one slot, in float64, of some of the group's rows."""
+        """Target laws after a slot, or one slot per row, in float64, of some of the rows."""
         return self.drafted.target[self.rows[rows], self.slots[slot]].astype(np.float64)
 
     def draft(
-        self, slot: int, rows: Int[np.ndarray, " k"] | slice = slice(None)
+        self, slot: int | Int[np.ndarray, " k"], rows: Int[np.ndarray, " k"] | slice = slice(None)
     ) -> Float[np.ndarray, "k V"]:
-        """Draft laws after one slot, in float64, of some of the group's rows."""
+        """Draft laws after a slot, or one slot per row, in float64, of some of the rows."""
         return self.drafted.draft[self.rows[rows], self.slots[slot]].astype(np.float64)
 
     def drafts(

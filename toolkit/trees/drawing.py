@@ -75,7 +75,8 @@ def draw(tree: Tree, target: Model, draft: Model, uniforms: Any) -> DraftedTree:
     target, draft : models
         See the module's text.
     uniforms : (B, N)
-        Slot v draws with column v - 1, so a smaller tree inside this one has the same tokens.
+        Column v - 1 belongs to slot v. A law that draws n children takes the columns of the first
+        of them, as many as it needs.
 
     Raises
     ------
@@ -121,7 +122,14 @@ def evaluate(
     tokens: Int[np.ndarray, "B S"],
     wanted: Bool[np.ndarray, "B S"],
 ) -> Float[np.ndarray, "B S V"]:
-    """Laws of the next token after every wanted slot, zeros elsewhere; one call per depth."""
+    """Laws of the next token after every wanted slot, zeros elsewhere; one call per depth.
+
+    Parameters
+    ----------
+    model : see the module's text
+    parents, tokens : (B, S) as in :class:`DraftedTree`
+    wanted : (B, S) slots that are asked for, the root among them
+    """
     depths, rows = slot_depths(parents), np.arange(len(tokens))[:, None]
     table: np.ndarray | None = None
     for depth in range(int(depths[wanted].max()) + 1):
@@ -199,51 +207,52 @@ def top_probability(
     """
     width, depth = checks.count(width, "width"), checks.count(depth, "depth")
     search = _TopSearch.empty(checks.count(batch, "batch"))
-    frontier = np.zeros((batch, 1), dtype=np.int64)
     for level in range(depth):
-        frontier = search.extend(draft, frontier, level, width)
-    parents, tokens = search.best(checks.count(nodes, "nodes"))
+        search.extend(draft, level, width)
+    kept, parents, tokens = search.best(checks.count(nodes, "nodes"))
     live = tokens >= 0
     live[:, 0] = True
-    inner = np.zeros_like(live)
-    rows, slots = np.nonzero(live[:, 1:])
-    inner[rows, parents[rows, slots + 1]] = True
     target_laws = evaluate(target, parents, tokens, live)
-    inner[:, 0] = True  # a tree has a root law even where nothing was drafted
-    return DraftedTree(parents, "top", tokens, target_laws, evaluate(draft, parents, tokens, inner))
+    return DraftedTree(parents, "top", tokens, target_laws, search.laws_at(kept))
 
 
 @dataclass
 class _TopSearch:
-    """Paths found so far: parent, token and probability of every slot, (B, C) each."""
+    """Paths found so far: parent, token and probability of every slot, (B, C) each.
+
+    Attributes
+    ----------
+    frontier : (B, F) slots to be extended next
+    expanded : per depth, the slots extended there and their draft laws, (B, F) and (B, F, V)
+    """
 
     parents: Int[np.ndarray, "B C"]
     tokens: Int[np.ndarray, "B C"]
     chances: Float[np.ndarray, "B C"]
+    frontier: Int[np.ndarray, "B F"]
+    expanded: list[tuple[np.ndarray, np.ndarray]]
 
     @classmethod
     def empty(cls, batch: int) -> _TopSearch:
         minus = np.full((batch, 1), -1)
-        return cls(minus, minus, np.ones((batch, 1)))
+        return cls(minus, minus, np.ones((batch, 1)), minus + 1, [])
 
-    def extend(
-        self, draft: Model, frontier: Int[np.ndarray, "B F"], depth: int, width: int
-    ) -> Int[np.ndarray, "B W"]:
-        """Extend the slots of the frontier; return the next frontier."""
-        rows, first = np.arange(len(frontier))[:, None], self.tokens.shape[1]
-        probs = _laws(draft, _paths(self.parents, self.tokens, frontier, depth))
+    def extend(self, draft: Model, depth: int, width: int) -> None:
+        """Extend the slots of the frontier and choose the next one among their children."""
+        rows, first = np.arange(len(self.frontier))[:, None], self.tokens.shape[1]
+        probs = _laws(draft, _paths(self.parents, self.tokens, self.frontier, depth))
+        self.expanded.append((self.frontier, probs))
         ids = largest(probs, width)
-        chances = self.chances[rows, frontier][..., None] * np.take_along_axis(probs, ids, -1)
-        shape = (len(frontier), -1)
-        found = chances.reshape(shape)
-        parents = np.repeat(frontier, ids.shape[-1], axis=-1)
-        self.parents = np.append(self.parents, parents, axis=-1)
-        self.tokens = np.append(self.tokens, ids.reshape(shape), axis=-1)
+        chances = self.chances[rows, self.frontier, None] * np.take_along_axis(probs, ids, -1)
+        found = chances.reshape(len(rows), -1)
+        above = np.repeat(self.frontier, ids.shape[-1], axis=-1)
+        self.parents = np.append(self.parents, above, axis=-1)
+        self.tokens = np.append(self.tokens, ids.reshape(found.shape), axis=-1)
         self.chances = np.append(self.chances, found, axis=-1)
-        return first + largest(found, width)
+        self.frontier = first + largest(found, width)
 
-    def best(self, nodes: int) -> tuple[Int[np.ndarray, "B S"], Int[np.ndarray, "B S"]]:
-        """Parents and tokens of the most probable slots, the root's included; -1 pads.
+    def best(self, nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The most probable slots, the root included; their parents and tokens, -1 pads.
 
         A slot is never more probable than its parent, and of equals the earlier wins, so parents
         are always kept.
@@ -253,4 +262,12 @@ class _TopSearch:
         above = self.parents[rows, kept]
         places = np.stack([np.searchsorted(k, a) for k, a in zip(kept, above, strict=True)])
         missing = (self.chances[rows, kept] <= 0) | (kept == 0)
-        return np.where(missing, -1, places), np.where(missing, -1, self.tokens[rows, kept])
+        return kept, np.where(missing, -1, places), np.where(missing, -1, self.tokens[rows, kept])
+
+    def laws_at(self, kept: Int[np.ndarray, "B S"]) -> Float[np.ndarray, "B S V"]:
+        """Draft laws at those of the kept slots that were extended, zeros at the others."""
+        draft = np.zeros((*kept.shape, self.expanded[0][1].shape[-1]))
+        for slots, probs in self.expanded:
+            rows, places, found = np.nonzero(kept[:, :, None] == slots[:, None, :])
+            draft[rows, places] = probs[rows, found]
+        return draft

@@ -61,7 +61,7 @@ def _with_children(
     """Every way to draft the children of one slot, for every tree so far."""
     below, spec = list(tree.children[slot]), tree.spec(slot)
     ways, way = np.unique(tokens[:, tree.path(slot)], axis=0, return_inverse=True)
-    missing = (ways < 0).any(-1)[:, None]  # nothing is drafted below a slot without a token
+    missing = (ways < 0).any(-1, keepdims=True)  # nothing is drafted below a slot without a token
     probs = np.where(missing, 0.0, float64(draft(np.maximum(ways, 0)[None]))[0])
     each, kind = np.unique(probs, axis=0, return_inverse=True)
     kind = kind.ravel()[way.ravel()]

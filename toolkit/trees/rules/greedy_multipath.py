@@ -13,16 +13,16 @@ have in common, :math:`a^K - b^K = (a - b) \sum_j a^j b^{K-1-j}`, so nothing can
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from multidraft import laws
 from multidraft.trees.drafted import Group
 from multidraft.trees.rules.base import TreeRule, Verdict, pick, ratio
-from multidraft.trees.rules.block import PathVerdict, single_draft
+from multidraft.trees.rules.block import PathVerdict
 from multidraft.trees.tree import Tree
 
 
@@ -34,10 +34,10 @@ class GreedyMultipath(TreeRule):
 
     def refuses(self, tree: Tree) -> str | None:
         forks = [slot for slot, below in enumerate(tree.children) if len(below) > 1]
+        if tree.law_names() - {laws.IID.name}:
+            return "greedy-multipath is lossless for iid paths only: draw the tree with law iid."
         if len(forks) > 1:
             return "greedy-multipath verifies paths that part at one node; this tree forks again."
-        if forks and tree.spec(forks[0])["law"] != "iid":
-            return "greedy-multipath is lossless for iid paths only: draw the tree with law iid."
         if forks and len({int(tree.depths[leaf]) for leaf in _leaves(tree)}) > 1:
             return "greedy-multipath verifies paths of one length, and these differ."
         return None
@@ -70,51 +70,38 @@ class _BestPath:
     Attributes
     ----------
     group : the drafted trees
+    count : number of paths K
+    fork : depth at which the paths part
     path : (b, L + 1) slots of the best path, the root first
     below, share : (b, L + 1) A and x_0 of its prefixes, both divided by A + x_0
-    fork : depth at which the paths part
     """
 
     group: Group
+    count: int
+    fork: int
     path: Int[np.ndarray, "b L1"]
     below: Float[np.ndarray, "b L1"]
     share: Float[np.ndarray, "b L1"]
-    fork: int
 
     @classmethod
     def of(cls, group: Group) -> _BestPath:
         tree, rows = group.tree, np.arange(len(group.rows))
         ways = np.array([(0, *tree.path(leaf)) for leaf in _leaves(tree)])
         fork = next((int(tree.depths[v]) for v, c in enumerate(tree.children) if len(c) > 1), 0)
-        shape = (len(rows), ways.shape[1])
-        best = cls(group, np.zeros(shape, np.int64), np.zeros(shape), np.ones(shape), fork)
+        path, below, share = [rows * 0], [rows * 0.0], [rows * 0.0 + 1.0]
         active = np.ones((len(rows), len(ways)), dtype=bool)
-        for i in range(1, shape[1]):
-            best._extend(i, rows, ways, active)
-        return best
-
-    def _extend(self, i: int, rows: np.ndarray, ways: np.ndarray, active: np.ndarray) -> None:
-        """Choose the best token number i among the active paths, and update A and x_0."""
-        target, draft = _at(self.group.target, self.path[:, i - 1], rows), self._draft(i - 1, rows)
-        rank = _ranks(target, draft)
-        tokens = self.group.tokens[:, ways[:, i]]
-        scores = np.where(active, np.take_along_axis(rank, np.maximum(tokens, 0), axis=-1), -1)
-        scores = np.where(tokens >= 0, scores, -1)
-        winner = scores.argmax(-1)
-        self.path[:, i] = ways[winner, i]
-        token = self.group.tokens[rows, self.path[:, i]]
-        active &= tokens == token[:, None]
-        if i > self.fork:  # along the trunk there is one path, below it A = 0
-            worse = np.where(rank < scores.max(-1)[:, None], draft, 0.0).sum(-1)
-            low = self.below[:, i - 1] + self.share[:, i - 1] * worse
-            own = self.share[:, i - 1] * pick(draft, token)
-            self.below[:, i] = ratio(low, low + own, empty=0.0)
-            self.share[:, i] = ratio(own, low + own, empty=1.0)
-
-    @property
-    def count(self) -> int:
-        """Number of paths K."""
-        return len(_leaves(self.group.tree))
+        for i in range(1, ways.shape[1]):
+            draft, tokens = group.draft(path[-1], rows), group.tokens[:, ways[:, i]]
+            worth = _worth(group.target(path[-1], rows), draft)
+            winner = _winner(worth, np.where(active, tokens, -1))
+            token = tokens[rows, winner]
+            path.append(ways[winner, i])
+            active &= tokens == token[:, None]
+            worse = _worse(worth, draft, token) if i > fork else 0.0  # a trunk has no rivals
+            low, own = below[-1] + share[-1] * worse, share[-1] * pick(draft, token)
+            below.append(ratio(low, low + own, empty=0.0))
+            share.append(ratio(own, low + own, empty=1.0))
+        return cls(group, len(ways), fork, *(np.stack(part, -1) for part in (path, below, share)))
 
     @property
     def tokens(self) -> Int[np.ndarray, "b L"]:
@@ -123,18 +110,37 @@ class _BestPath:
 
     def laws(self, i: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Target law and skewed draft law after i tokens of the best path."""
-        target, draft = _at(self.group.target, self.path[rows, i], rows), self._draft(i, rows)
+        slots = self.path[rows, i]
+        target, draft = self.group.target(slots, rows), self.group.draft(slots, rows)
         if i < self.fork or self.count == 1:
             return target, draft
         return target, _skewed(draft, target, self.below[rows, i], self.share[rows, i], self.count)
 
-    def _draft(self, i: int, rows: np.ndarray) -> Float[np.ndarray, "k V"]:
-        """Law of one child of the best path's slot at depth i."""
-        if i == self.fork and self.count > 1:
-            return self.group.draft(int(self.path[0, i]), rows)
-        return _at(
-            lambda slot, some: single_draft(self.group, slot, some), self.path[rows, i], rows
-        )
+
+def _worth(
+    target: Float[np.ndarray, "k V"], draft: Float[np.ndarray, "k V"]
+) -> Float[np.ndarray, "k V"]:
+    """The ratio q/p by which tokens are ordered; tokens that are never drafted come last."""
+    return np.where(draft > 0, target / np.where(draft > 0, draft, 1.0), np.inf)
+
+
+def _winner(
+    worth: Float[np.ndarray, "k V"], tokens: Int[np.ndarray, "k n"]
+) -> Int[np.ndarray, " k"]:
+    """Position of the best token of every row, -1 being none; of equal ones the highest id."""
+    values = np.take_along_axis(worth, np.maximum(tokens, 0), axis=-1)
+    values = np.where(tokens >= 0, values, -1.0)
+    best = values == values.max(-1, keepdims=True)
+    return np.where(best, tokens, -2).argmax(-1)
+
+
+def _worse(
+    worth: Float[np.ndarray, "k V"], draft: Float[np.ndarray, "k V"], tokens: Int[np.ndarray, " k"]
+) -> Float[np.ndarray, " k"]:
+    """Draft mass of the tokens ranked below one token of every row."""
+    own = np.take_along_axis(worth, np.maximum(tokens, 0)[:, None], axis=-1)
+    earlier = np.arange(worth.shape[-1]) < tokens[:, None]
+    return np.where((worth < own) | ((worth == own) & earlier), draft, 0.0).sum(-1)
 
 
 def _skewed(
@@ -145,7 +151,7 @@ def _skewed(
     count: int,
 ) -> Float[np.ndarray, "k V"]:
     """Law of the next token of the best of `count` paths, given the prefix they share so far."""
-    order = np.argsort(_ranks(target, draft), axis=-1)
+    order = np.argsort(_worth(target, draft), axis=-1, kind="stable")
     ranked = np.take_along_axis(draft, order, axis=-1)
     upto = np.cumsum(ranked, axis=-1)
     before = np.append(np.zeros((len(draft), 1)), upto[:, :-1], axis=-1)
@@ -156,32 +162,15 @@ def _skewed(
     return law
 
 
-def _powers(high: np.ndarray, low: np.ndarray, count: int) -> np.ndarray:
-    """``(high^count - low^count) / (high - low)``, as a sum."""
-    total = np.zeros(np.broadcast_shapes(high.shape, low.shape))
-    for j in range(count):
-        total += high**j * low ** (count - 1 - j)
+def _powers(
+    high: Float[np.ndarray, "k n"], low: Float[np.ndarray, "k n"], count: int
+) -> Float[np.ndarray, "k n"]:
+    """``(high^count - low^count) / (high - low)``, as a sum: ``sum_j high^j low^(count-1-j)``."""
+    total, power = np.ones_like(high), np.ones_like(low)
+    for _ in range(count - 1):
+        power = power * low
+        total = total * high + power
     return total
-
-
-def _ranks(
-    target: Float[np.ndarray, "k V"], draft: Float[np.ndarray, "k V"]
-) -> Int[np.ndarray, "k V"]:
-    """Position of every token in the order of q/p, ties by id; tokens with p = 0 come last."""
-    worth = np.where(draft > 0, target / np.where(draft > 0, draft, 1.0), np.inf)
-    return np.argsort(np.argsort(worth, axis=-1, kind="stable"), axis=-1)
-
-
-def _at(
-    laws: Callable[[int, np.ndarray], np.ndarray], slots: np.ndarray, rows: np.ndarray
-) -> Float[np.ndarray, "k V"]:
-    """Laws at another slot in every row."""
-    parts = {int(slot): np.flatnonzero(slots == slot) for slot in np.unique(slots)}
-    found = [(places, laws(slot, rows[places])) for slot, places in parts.items()]
-    whole = np.empty((len(rows), found[0][1].shape[-1]))
-    for places, law in found:
-        whole[places] = law
-    return whole
 
 
 def _leaves(tree: Tree) -> list[int]:

@@ -251,10 +251,10 @@ def test_eagle_trees_differ_with_their_context():
 
 def test_paths_of_probability_zero_are_left_out():
     draft = Markov([1.0, 0, 0], [[0, 1.0, 0], [0.5, 0.5, 0], [0, 0, 1.0]])
-    batch = trees.top_probability(TARGET, draft, width=2, depth=3, nodes=9)
-    assert batch.tree.parents == (-1, 0, 1, 2, 2)
-    assert batch.tokens[0, :5].tolist() == [-1, 0, 1, 0, 1]
-    np.testing.assert_array_equal(batch.draft[0, 2], draft.rows[1])
+    (group,) = trees.top_probability(TARGET, draft, width=2, depth=3, nodes=9).groups
+    assert group.tree.parents == (-1, 0, 1, 2, 2)
+    assert group.tokens.tolist() == [[-1, 0, 1, 0, 1]]
+    np.testing.assert_array_equal(group.draft(2), draft.rows[[1]])
 
 
 @pytest.mark.parametrize(

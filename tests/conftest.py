@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hypothesis import settings
 from jaxtyping import install_import_hook
+from matrices import pytest_terminal_summary  # noqa: F401 (a hook that pytest finds here)
 
 _PACKAGES = {
     "toolkit": "multidraft",

@@ -192,7 +192,9 @@ def _repeated(context: Context, tokens: Tensor, thorough: bool) -> Tensor:
 def _distinct(context: Context, tokens: Tensor, thorough: bool) -> Tensor:
     """Drafts without replacement: distinct, and no fewer than the support allows."""
     drawn, wanted = tokens >= 0, _wanted(context, tokens)
+    gap = ~drawn[:, :-1] & drawn[:, 1:]
     good = ((at(context.draft, tokens) > 0) == drawn).all(-1) & (drawn <= wanted).all(-1)
+    good &= ~gap.any(-1)
     same = (tokens[:, :, None] == tokens[:, None, :]) & drawn[:, :, None]
     good &= same.sum((-1, -2)) == drawn.sum(-1)
     if thorough:

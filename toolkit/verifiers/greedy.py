@@ -66,4 +66,5 @@ def masses(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     assert isinstance(law, laws.SureAndLast)
     sure = law.sure()
     sure = np.broadcast_to(sure, (*problem.batch, sure.shape[-1]))
-    return take(problem.target, sure).sum(-1), np.minimum(problem.target, law.last()).sum(-1)
+    overlap = np.minimum(problem.target, law.last()).sum(-1)
+    return np.asarray(take(problem.target, sure).sum(-1)), np.asarray(overlap)

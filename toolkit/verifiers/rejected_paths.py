@@ -44,7 +44,7 @@ def acceptance(problem: Problem, paths: int, seed: int) -> Acceptance:
             accepted[:, i] = _row(q[i], p[i], n, paths, np.random.default_rng([seed, i]))
 
     in_parallel(work, len(q))
-    value, stderr, lower, upper = accepted.reshape(4, *problem.batch)
+    value, stderr, lower, upper = map(np.asarray, accepted.reshape(4, *problem.batch))
     exact = (lower == upper).all()
     return Acceptance(value, value, "exact" if exact else "estimate", lower, upper, stderr)
 

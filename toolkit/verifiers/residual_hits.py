@@ -32,7 +32,7 @@ def acceptance(
         _one(rule, context, float(mass), samples, np.random.default_rng([seed, i]))
         for i, (context, mass) in enumerate(zip(contexts, np.ravel(tested), strict=True))
     ]
-    value, stderr, lower, upper = np.array(rows).T.reshape(4, *problem.batch)
+    value, stderr, lower, upper = map(np.asarray, np.array(rows).T.reshape(4, *problem.batch))
     exact = (lower == upper).all()
     return Acceptance(value, tested, "exact" if exact else "estimate", lower, upper, stderr)
 

@@ -69,8 +69,9 @@ class FromPlan(Rule):
             np.stack([getattr(bound, side) for bound in bounds]).reshape(problem.batch)
             for side in ("lower", "upper")
         )
-        kind = "exact" if (upper - lower).max() <= TOLERANCE else "bound"
-        return Acceptance(lower, lower, kind, lower, upper, np.zeros(problem.batch))
+        if (upper - lower).max() <= TOLERANCE:
+            return Acceptance.exact(lower, lower, problem.batch)
+        return Acceptance(lower, lower, "bound", lower, upper, np.zeros(problem.batch))
 
 
 @dataclass(frozen=True)

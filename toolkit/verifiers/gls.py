@@ -129,7 +129,7 @@ def list_bound(problem: Problem) -> Float[np.ndarray, "*batch"]:
     q = problem.target.reshape(-1, problem.vocabulary)
     p = np.broadcast_to(problem.law.probs, problem.target.shape).reshape(q.shape)
     counts = np.broadcast_to(problem.law.counts, problem.batch).ravel()
-    rows = [_list_bound(*row) for row in zip(q, p, counts, strict=True)]
+    rows = [_list_bound(*row) for row in zip(q, p, counts.tolist(), strict=True)]
     return np.array(rows).reshape(problem.batch)
 
 

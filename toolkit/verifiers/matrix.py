@@ -42,7 +42,7 @@ EDGES = (
 )
 
 
-def law_of(name: str, p: Float[np.ndarray, "*batch V"], n: int = 2) -> laws.Law:
+def law_of(name: str, p: Float[np.ndarray, "*batch V"], n: Any = 2) -> laws.Law:
     """Return the draft law of this name on p; further laws and tables are made from p."""
     if name == "independent":
         return laws.Independent([np.roll(p, k, axis=-1) for k in range(n)])

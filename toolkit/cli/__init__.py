@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from keyword import iskeyword
 
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
@@ -44,16 +45,30 @@ _COMMANDS = {
         "Compute the optimum and every rule on a recorded trace: tables and figures.",
         "multidraft reproduce --quick",
     ),
+    "import": (
+        "Make a trace from your own logs or logits.",
+        "multidraft import --target target.jsonl --draft draft.jsonl --output mine.safetensors",
+    ),
+    "report": (
+        "Write one HTML page about a target and its drafts.",
+        "multidraft report mine.safetensors",
+    ),
+    "doctor": ("Check this installation, with a self test.", "multidraft doctor"),
+    "completion": (
+        "Print the completion script of a shell.",
+        "multidraft completion bash > ~/.local/share/bash-completion/completions/multidraft",
+    ),
 }
 for _name, (_sentence, _example) in _COMMANDS.items():
     app.command(
-        f"multidraft.cli.{_name}:command",
+        f"multidraft.cli.{_name}{'_' if iskeyword(_name) else ''}:command",
         name=_name,
         help=_sentence,
         help_epilogue=f"Example: {_example}",
     )
 
 app.command("multidraft.cli.models:command", name="models", help="List and fetch language models.")
+app.command("multidraft.cli.sweep:command", name="sweep", help="Compute what a sweep file lists.")
 
 # Packages that only an extra installs.
 _EXTRAS = {

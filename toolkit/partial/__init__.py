@@ -5,6 +5,7 @@ arguments are in the modules' docstrings and in docs/partial-logs.
 """
 
 from multidraft.partial.completion import Completion, farthest, nearest, truncated
+from multidraft.partial.entropy import entropy
 from multidraft.partial.optimum import optimum, overlap
 from multidraft.partial.pair import Interval, Listed, Pair
 from multidraft.partial.rules import acceptance, refuses
@@ -18,6 +19,7 @@ __all__ = [
     "Pair",
     "PartialTrace",
     "acceptance",
+    "entropy",
     "farthest",
     "nearest",
     "open",

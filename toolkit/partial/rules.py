@@ -45,7 +45,7 @@ from multidraft.partial.rejection import rrsw
 _CHUNK = 64  # contexts at once
 
 
-def acceptance(pair: Pair, rule: str, law: str, n: int) -> Interval:
+def acceptance(pair: Pair, rule: str, law: str, n: int, best: Interval | None = None) -> Interval:
     """Acceptance of a rule for `n` drafts of a law, over every completion of the pair.
 
     Parameters
@@ -56,6 +56,8 @@ def acceptance(pair: Pair, rule: str, law: str, n: int) -> Interval:
         Names, as in ``multidraft.verifiers`` and ``multidraft.laws``.
     n : int
         Number of drafts.
+    best : Interval, optional
+        The optimum of these drafts, where the caller has it already.
 
     Returns
     -------
@@ -69,7 +71,7 @@ def acceptance(pair: Pair, rule: str, law: str, n: int) -> Interval:
     """
     if reason := refuses(rule, law):
         raise Refused(reason)
-    best = optimum(pair, law, n)
+    best = optimum(pair, law, n) if best is None else best
     lower, upper = BOUNDS[rule, law](pair, n=n)
     return Interval(np.minimum(lower, best.upper), np.minimum(upper, best.upper)).within()
 

@@ -1,0 +1,156 @@
+"""How far the quick estimate of a tree's block length is off, on a real pair.
+
+The estimate multiplies acceptances of single steps, so it assumes that acceptance does not change
+with depth. Here the model drafts whole trees from contexts of the shipped texts, and every rule's
+expected block length is summed over its conditional laws, context by context; the difference is
+paired. ``python -m multidraft.experiments.depth`` writes what ``multidraft report`` shows beside
+its own estimates (about half an hour on two cores).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+import multidraft as md
+from multidraft import models, texts, trees
+from multidraft.files import write_text
+from multidraft.report.deeper import contributions
+from multidraft.results import clustered_mean
+from multidraft.transform import probabilities
+
+CONTEXTS, HISTORY, SEED = 32, 32, 0
+_ROWS = 64  # sequences per forward pass
+
+
+class Case(NamedTuple):
+    """A tree with a draft law and a rule."""
+
+    name: str
+    build: Callable[[str], trees.Tree]
+    law: str
+    rule: str
+
+
+def _trees() -> dict[str, Callable[[str], trees.Tree]]:
+    return {
+        "chain of 4": lambda law: trees.chain(4, law),
+        "chain of 8": lambda law: trees.chain(8, law),
+        "4 paths of 2": lambda law: trees.paths(4, 2, law),
+        "2 children, depth 3": lambda law: trees.k_ary(2, 3, law),
+    }
+
+
+def cases() -> list[Case]:
+    """What is measured: chains of one draft, and wider trees with three systems."""
+    found = [Case(name, build, "iid", "rrs") for name, build in _trees().items() if "chain" in name]
+    for law, rule in (("top", "naive"), ("without-replacement", "rrsw"), ("iid", "interval")):
+        found += [
+            Case(name, build, law, rule)
+            for name, build in _trees().items()
+            if "chain" not in name or rule == "naive"
+        ]
+    return found
+
+
+class After:
+    """A model's laws after given contexts and drafted paths.
+
+    Parameters
+    ----------
+    model : Model
+    contexts : (B, T)
+    """
+
+    def __init__(self, model: models.Model, contexts: Int[np.ndarray, "B T"]) -> None:
+        self.model, self.contexts = model, contexts
+
+    def __call__(self, paths: Int[np.ndarray, "B M d"]) -> Float[np.ndarray, "B M V"]:
+        """Laws at temperature 1 after every path."""
+        batch, width, _ = paths.shape
+        before = np.broadcast_to(self.contexts[:, None], (batch, width, self.contexts.shape[1]))
+        rows = np.concatenate([before, paths], axis=-1).reshape(batch * width, -1)
+        last = np.array([rows.shape[1] - 1])
+        logits = [
+            self.model.logits(rows[start : start + _ROWS], last)[:, 0]
+            for start in range(0, len(rows), _ROWS)
+        ]
+        laws = md.normalise(probabilities(np.concatenate(logits)))
+        return laws.reshape(batch, width, -1)
+
+
+def contexts_of(model: models.Model) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, " B"]]:
+    """Stretches of the shipped texts, and the text that each is from."""
+    generator = np.random.default_rng(SEED)
+    works = texts.works()
+    rows, owners = [], []
+    for i in range(CONTEXTS):
+        tokens = model.tokenizer.encode(works[i % len(works)].contexts, add_special_tokens=False)
+        start = int(generator.integers(len(tokens) - HISTORY))
+        rows.append(tokens[start : start + HISTORY])
+        owners.append(i % len(works))
+    return np.array(rows), np.array(owners)
+
+
+def measure(
+    case: Case, target: After, draft: After, owners: Int[np.ndarray, " B"]
+) -> dict[str, Any]:
+    """Estimated and real block length of one case, and the error of their difference."""
+    tree = case.build(case.law)
+    uniforms = np.random.default_rng(SEED).random((len(owners), tree.nodes))
+    drafted = trees.draw(tree, target, draft, uniforms)
+    rule = trees.get("top-down", rule=case.rule)
+    real = rule.expected_length(drafted)
+    estimate = _estimates(case, tree, drafted.target[:, 0], drafted.draft[:, 0])
+    apart = clustered_mean(real - estimate, owners)
+    return {
+        "tree": case.name,
+        "law": case.law,
+        "rule": case.rule,
+        "estimated": float(estimate.mean()),
+        "measured": float(real.mean()),
+        "error": apart.stderr,
+    }
+
+
+def _estimates(
+    case: Case, tree: trees.Tree, q: Float[np.ndarray, "B V"], p: Float[np.ndarray, "B V"]
+) -> Float[np.ndarray, " B"]:
+    """Numbers, one per context, whose mean is the estimate from the mean acceptance of one step."""
+    width = max(map(len, tree.children))
+    columns = [_acceptance(case, q, p, n) for n in range(1, width + 1)]
+    return contributions(tree, np.column_stack(columns))
+
+
+def _acceptance(
+    case: Case, q: Float[np.ndarray, "B V"], p: Float[np.ndarray, "B V"], n: int
+) -> Float[np.ndarray, " B"]:
+    problem = md.Problem(q, md.laws.make({"law": case.law, "n": n, "short": "pad"}, p))
+    if case.rule == "interval":
+        return md.optimal_acceptance(problem)
+    return md.verifiers.get(case.rule).acceptance(problem).value
+
+
+def main() -> None:
+    """Measure every case and write the file that reports read."""
+    target = models.load("smollm2")
+    draft = models.load("skip-8", target)
+    rows, owners = contexts_of(target)
+    laws = After(target, rows), After(draft, rows)
+    content = {
+        "pair": f"{target.name} with {draft.name}",
+        "contexts": CONTEXTS,
+        "rows": [measure(case, *laws, owners) for case in cases()],
+    }
+    place = Path(str(resources.files("multidraft.report") / "depth.json"))
+    write_text(place, json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

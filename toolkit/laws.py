@@ -508,7 +508,7 @@ def _ids(ids: Array) -> np.ndarray:
     return ids.cpu().numpy() if is_torch(ids) else np.asarray(ids)
 
 
-def _covers(mask: Bool[np.ndarray, "*batch V"], ids: Int[np.ndarray, "*batch n"]) -> np.ndarray:
+def _covers(mask: Bool[np.ndarray, "*sets V"], ids: Int[np.ndarray, "*batch n"]) -> np.ndarray:
     """Whether the set holds every token of `ids` (padding is in every set)."""
     shape = checks.broadcast(mask.shape[:-1], ids.shape[:-1])
     mask = np.broadcast_to(mask, (*shape, mask.shape[-1]))

@@ -35,11 +35,13 @@ def command(*, json: Json = False) -> int:
         return 0 if passed else 1
     print_fields(facts)
     print()
-    names = ("test", "found", "wanted", "passed")
-    rows = (
-        [test[name] if name != "passed" else _verdict(test) for name in names] for test in tests
+    print_table(
+        ("test", "found", "at most", "passed"),
+        (
+            (test["test"], f"{test['found']:.1e}", f"{_TOLERANCE:.0e}", _verdict(test["passed"]))
+            for test in tests
+        ),
     )
-    print_table(names, rows)
     print()
     print("All is well." if passed else "Something is wrong: please report the lines above.")
     return 0 if passed else 1

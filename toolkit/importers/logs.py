@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from multidraft import checks
 from multidraft.errors import InputError
 from multidraft.importers.jsonlines import Entry, Fault, Key, Text, read
 from multidraft.partial.pair import Listed
@@ -56,6 +57,8 @@ def top_k(
         A file that cannot be read, a bad row (with its line and position), or logs that have
         nothing in common.
     """
+    if k is not None:
+        checks.count(k, "k")
     problems = _Problems(skip_bad_rows)
     paths, names = [target, *drafts.values()], [name, *drafts]
     logs = [_Log(path, _texts(path, problems)) for path in paths]

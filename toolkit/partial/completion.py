@@ -90,19 +90,18 @@ def allotments(pair: Pair) -> tuple[Float[np.ndarray, "N W"], Float[np.ndarray, 
         return rest_q - wanted(ratio).sum(-1) - ratio * spent
 
     # The draft's rest is used up at ratios below `low`, the target's at ratios above `high`.
-    low = _crossing(lambda ratio: drafted(ratio).sum(-1) - rest_p)
-    high = _crossing(lambda ratio: rest_q - wanted(ratio).sum(-1))
-    between = np.clip(_crossing(surplus), low, high)
+    low = _crossing(lambda ratio: drafted(ratio).sum(-1) - rest_p, len(pair))
+    high = _crossing(lambda ratio: rest_q - wanted(ratio).sum(-1), len(pair))
+    between = np.clip(_crossing(surplus, len(pair)), low, high)
     apart = high <= low
     return drafted(np.where(apart, low, between)), wanted(np.where(apart, high, between))
 
 
 def _crossing(
-    function: Callable[[Float[np.ndarray, " N"]], Float[np.ndarray, " N"]],
+    function: Callable[[Float[np.ndarray, " N"]], Float[np.ndarray, " N"]], rows: int
 ) -> Float[np.ndarray, " N"]:
     """Ratio at which a decreasing function of it passes zero, on its positive side."""
-    start = function(np.ones(1))
-    low, high = np.full(start.shape, -_RANGE), np.full(start.shape, _RANGE)
+    low, high = np.full(rows, -_RANGE), np.full(rows, _RANGE)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         positive = function(np.exp(middle)) >= 0

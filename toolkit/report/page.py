@@ -49,7 +49,8 @@ def page(content: Mapping[str, Any]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}: multi-draft report</title><style>{_asset('page.css')}</style>"
-        f'</head><body{"" if content["exact"] else " class=intervals"}><a class="skip" href="#advice">Skip to the advice</a>'
+        f"</head><body{'' if content['exact'] else ' class=intervals'}>"
+        '<a class="skip" href="#advice">Skip to the advice</a>'
         f"<header><h1>{escape(title)}</h1>{_subtitle(content)}"
         f'<nav aria-label="Sections"><ul>{links}</ul></nav></header><main>{bodies}</main>'
         f'<script type="application/json" id="data">{_embedded(content)}</script>'

@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from multidraft import checks
-from multidraft.errors import InputError
+from multidraft.errors import InputError, Refused
 from multidraft.trees import shapes
 from multidraft.trees.drawing import Markov, Model
 from multidraft.trees.exact import enumerate_drafts, path_codes, string_law, strings
@@ -38,9 +38,12 @@ from multidraft.trees.tree import Tree
 
 # Columns of the largest program that is tried: it takes HiGHS about a minute.
 MOST_COLUMNS = 200_000
-# The equalities depend on each other, and their coefficients are rounded: room for that, relative
-# to the mass of each string.
-SLACK = 4e-15
+# What is tried until the bounds meet: unit of mass, and slack of the strings' equalities relative
+# to their mass. The equalities depend on each other and their coefficients are rounded, so there
+# must be some slack; HiGHS's tolerance is absolute and its round-off relative, so right-hand sides
+# near 1 are lowered, and where that hides small masses another unit serves.
+ATTEMPTS = ((2.0**-8, 4e-15), (1.0, 1e-13), (2.0**-8, 1e-11))
+CLOSED = 1e-9  # gap at which the bounds have met
 # Strings less probable than this are left to chance: HiGHS ignores coefficients below 1e-9, and a
 # column is scaled by the square root of its block's probability.
 LEAST = 1e-16
@@ -106,24 +109,43 @@ def tree_optimum(
     ------
     InputError
         Too many drafted trees to list, or a program of more than `MOST_COLUMNS` columns.
+    Refused
+        HiGHS does not solve the program.
     """
-    from multidraft.solvers import highs
-
     start = time.perf_counter()
     program = Program.of(tree, _model(target, "target"), _model(draft, "draft"))
+    found: list[TreeOptimum] = []
+    for attempt in ATTEMPTS:
+        try:
+            found.append(_solved(program, *attempt, time_limit, start))
+        except Refused:
+            if attempt == ATTEMPTS[-1] and not found:
+                raise
+            continue
+        if found[-1].limited or abs(found[-1].gap) <= CLOSED:
+            break
+    return min(found, key=lambda answer: abs(answer.gap))
+
+
+def _solved(
+    program: Program, unit: float, slack: float, time_limit: float | None, start: float
+) -> TreeOptimum:
+    """Solve in one unit and with one slack, and recompute what the answer is worth."""
+    from multidraft.solvers import highs
+
     matrix, sides = program.matrix(), np.concatenate([program.mass, program.law])
     columns, rows, scaled = _scaled(program, matrix)
-    slack = np.repeat([0.0, SLACK], [len(program.mass), len(rows.scale) - len(program.mass)])
+    room = np.where(rows.kept < len(program.mass), 0.0, slack)
     answer = highs.maximise(
         program.lengths[columns.kept] * columns.scale,
         scaled,
-        sides[rows.kept] * rows.scale - slack,
-        sides[rows.kept] * rows.scale + slack,
+        unit * (sides[rows.kept] * rows.scale - room),
+        unit * (sides[rows.kept] * rows.scale + room),
         time_limit=time_limit,
     )
     plan = np.zeros(len(program.lengths))
-    plan[columns.kept] = np.maximum(answer.primal, 0.0) * columns.scale
-    prices = np.full(len(sides), tree.depth + 1.0)  # strings left out: no block pays for them
+    plan[columns.kept] = np.maximum(answer.primal / unit, 0.0) * columns.scale
+    prices = np.full(len(sides), program.lengths.max() * 1.0)  # no block pays for strings left out
     prices[rows.kept] = answer.dual * rows.scale
     return TreeOptimum(
         lower=float(program.lengths @ plan),

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from multidraft import laws
 from multidraft.problem import Problem
 from multidraft.solution import SelectionPlan
-from multidraft.solvers.token_sets import TokenSets
+from multidraft.solvers.token_sets import TokenSets, sums
 
 # Maps an order of all tokens, first choice first, to the law of the first drafted token.
 Winner: TypeAlias = Callable[[Int[np.ndarray, " V"]], Float[np.ndarray, " V"]]
@@ -63,7 +63,7 @@ def of_sets(sets: TokenSets) -> Winner:
     def law(order: Int[np.ndarray, " V"]) -> Float[np.ndarray, " V"]:
         first = _ranks(order)[sets.members].min(-1)
         won = first < len(order)
-        return np.bincount(order[first[won]], weights=sets.mass[won], minlength=len(order))
+        return sums(order[first[won]], sets.mass[won], len(order))
 
     return law
 

@@ -43,8 +43,9 @@ class RelaxedLP(LinearProgram):
             np.zeros_like(most),
             most,
         )
-        basic = optimum.basic_rows
-        forest = Forest(optimum.basic_columns, basic[:count], basic[count:])
+        rows = optimum.basic_rows
+        is_basis = optimum.basic_columns.sum() + rows.sum() == len(rows)
+        forest = Forest(optimum.basic_columns, rows[:count], rows[count:]) if is_basis else None
         plan = SetPlan.repaired(problem, sets, sets.flow(optimum.primal), forest)
         cut = priced_cut(problem.target, sets, optimum.dual[count:])
         return Answer(plan, cut, optimum.limited)

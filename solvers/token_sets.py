@@ -53,7 +53,7 @@ class TokenSets:
         _, first, rows = np.unique(
             _keys(self.members, self.vocabulary), return_index=True, return_inverse=True
         )
-        mass = np.bincount(rows, weights=self.mass)
+        mass = sums(rows, self.mass, len(first))
         return type(self)(self.members[first], mass, self.vocabulary), rows
 
     @cached_property
@@ -76,7 +76,7 @@ class TokenSets:
     def arrived(self, flow: Float[np.ndarray, "M n"]) -> Float[np.ndarray, " V"]:
         """Mass that a table of flows brings to each token."""
         inside = self.members >= 0
-        return np.bincount(self.members[inside], weights=flow[inside], minlength=self.vocabulary)
+        return sums(self.members[inside], flow[inside], self.vocabulary)
 
     @cached_property
     def _index(self) -> tuple[np.ndarray, np.ndarray]:
@@ -103,6 +103,13 @@ class TokenSets:
         """Return the sets all of whose tokens are among `tokens`."""
         held = np.append(tokens, True)[self.members].all(-1)
         return type(self)(self.members[held], self.mass[held], self.vocabulary)
+
+
+def sums(
+    at: Int[np.ndarray, " K"], weights: Float[np.ndarray, " K"], size: int
+) -> Float[np.ndarray, " N"]:
+    """Sum weights by place, 0 to ``size - 1``."""
+    return np.bincount(at, weights, minlength=size).astype(np.float64)  # integers if K = 0
 
 
 def incidence(
@@ -228,9 +235,8 @@ class SetPlan(Plan):
         """
         left = np.maximum(self.sets.mass - self.flow.sum(-1), 0.0)
         head = self.sets.members[:, 0]
-        return self.kept + np.bincount(
-            head[head >= 0], weights=left[head >= 0], minlength=self.problem.vocabulary
-        )
+        held = head >= 0
+        return self.kept + sums(head[held], left[held], self.problem.vocabulary)
 
     def keep(self, drafts: Int[np.ndarray, "M n"]) -> Float[np.ndarray, "M n"]:
         return _shares(self.sets, self.flow, drafts)

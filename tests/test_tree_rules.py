@@ -528,7 +528,7 @@ def test_tiny_masses_do_not_cancel():
 
 
 @dataclass(frozen=True)
-class Faulty(block.Block):
+class Faulty(block.BlockVerification):
     """Block verification with one of the mistakes that are known from published code."""
 
     fault: str = "none"

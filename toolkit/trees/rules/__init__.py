@@ -11,7 +11,7 @@ from multidraft.trees.rules.base import TreeRule
 # name -> module and class
 RULES: dict[str, tuple[str, str]] = {
     "top-down": ("top_down", "TopDown"),
-    "block": ("block", "Block"),
+    "block": ("block", "BlockVerification"),
     "greedy-multipath": ("greedy_multipath", "GreedyMultipath"),
     "traversal": ("traversal", "Traversal"),
     "univer": ("univer", "UniVer"),

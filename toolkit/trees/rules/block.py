@@ -27,7 +27,7 @@ Laws = Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
-class Block(TreeRule):
+class BlockVerification(TreeRule):
     """Block verification of a chain."""
 
     name: ClassVar[str] = "block"
@@ -39,12 +39,12 @@ class Block(TreeRule):
 
     def _verdict(self, group: Group) -> Verdict:
         def laws(i: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            return group.target(i, rows), single_draft(group, i, rows)
+            return group.target(i, rows), _single_draft(group, i, rows)
 
         return PathVerdict.of(laws, group.tokens[:, 1:])
 
 
-def single_draft(group: Group, slot: int, rows: np.ndarray) -> Float[np.ndarray, "k V"]:
+def _single_draft(group: Group, slot: int, rows: np.ndarray) -> Float[np.ndarray, "k V"]:
     """Law of the only child of a slot; at a leaf, where it is not used, zeros."""
     spec, probs = group.tree.specs[slot], group.draft(slot, rows)
     if spec is None:

@@ -3,8 +3,8 @@ r"""Any token rule, from the leaves to the root.
 Traversal (recursive rejection) and UniVer (the greedy rule) are two cases of one idea: at a node
 entered with weight w, apply a token rule to the target :math:`(w q, 1 - w)` on the vocabulary
 extended by "reject", which is never drafted. Whatever the rule gives a child is the weight of that
-child's subtree. So every token rule, the optimal ones included, has a leaf-to-root form, and at one
-draft per node all of them are block verification.
+child's subtree. So every token rule, the optimal ones included, has a leaf-to-root form; where a
+node has one draft, every rule but naive matching emits as long blocks as block verification.
 """
 
 from __future__ import annotations

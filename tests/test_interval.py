@@ -14,9 +14,10 @@ import multidraft as md
 from multidraft.errors import Refused
 from multidraft.experiments import bench_full_vocabulary as bench
 from multidraft.solution import Plan
+from multidraft.solvers import partition as kernels
 from multidraft.solvers import prefix
 from multidraft.solvers.interval import Interval, IntervalPlan
-from multidraft.solvers.partition import Partition, partition
+from multidraft.solvers.partition import Partition, mean_density, partition
 from multidraft.solvers.selection import ClippedPlan, clipped_selection
 
 
@@ -144,6 +145,36 @@ def big_pairs(size: int, counts: list[int]) -> Iterator[tuple[np.ndarray, np.nda
             draft = logits + noise * rng.normal(size=size)
             q, p = np.exp(logits - logits.max()), np.exp(draft - draft.max())
             yield md.normalise(q), md.normalise(p), n
+
+
+@pytest.mark.parametrize("n", [2, 3, 8, 64])
+def test_an_interval_of_any_length_is_placed_to_the_last_digit(n):
+    rng = np.random.default_rng(n)
+    for length in 10.0 ** rng.uniform(-20, 0, 200):
+        left = rng.uniform(length, 1)
+        density = mean_density(left, left - length, n)
+        x = kernels._position(length, density, n)
+        assert mean_density(x, x - length, n) == pytest.approx(density, rel=n * 1e-15)
+
+
+def test_tokens_too_light_to_move_an_edge_add_up():
+    """40,000 tokens of mass 1e-17 move the heavy ones by 4e-13, which n = 64 makes visible.
+
+    The law is a mixture of priority orders, each with the light tokens spread among ten heavy ones.
+    """
+    rng = np.random.default_rng(12)
+    light, mass, n = 40_000, 1e-17, 64
+    heavy = rng.dirichlet(np.ones(10)) * (1 - light * mass)
+    b = np.zeros(10 + light)
+    for _ in range(6):
+        order, slot = rng.permutation(10), rng.integers(0, 10, light)  # light ones before a heavy
+        sizes = np.bincount(slot, minlength=10)
+        steps = np.ravel([sizes * mass, heavy[order]], order="F")
+        gains = np.diff(hit(np.cumsum(steps), n), prepend=0.0) / 6
+        b[order] += gains[1::2]
+        b[10:] += (gains[::2] / sizes)[slot]
+    p = np.append(heavy, np.full(light, mass))
+    assert np.abs(partition(p, b, n)[0].realised(p) - b).max() < 1e-14
 
 
 def some_realisable_law(rng: np.random.Generator, p: np.ndarray, n: int) -> np.ndarray:

@@ -36,6 +36,7 @@ __all__ = [
     "Engine",
     "Estimate",
     "Function",
+    "Outcome",
     "Summary",
     "collect",
     "estimate",

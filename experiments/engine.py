@@ -129,10 +129,12 @@ def _pool(jobs: int, memory: float | None) -> Any:
     from joblib import Parallel, parallel_config
 
     options = {"initializer": _limit, "initargs": (memory,)} if memory else {}
-    with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1, **options):
+    # joblib computes in this process when there is one worker; of two, one task keeps one busy.
+    ahead = AHEAD * jobs if jobs > 1 else 1
+    with parallel_config("loky", n_jobs=max(jobs, 2), inner_max_num_threads=1, **options):
         # Tasks are cut to length here; joblib must not bundle them again.
         once: Any = {"batch_size": 1}  # which joblib types as a string
-        return Parallel(return_as="generator_unordered", pre_dispatch=f"{AHEAD}*n_jobs", **once)
+        return Parallel(return_as="generator_unordered", pre_dispatch=str(ahead), **once)
 
 
 def _limit(memory: float) -> None:
@@ -169,7 +171,8 @@ def _on_cluster(
             return future
 
         ahead = AHEAD * _workers(client)
-        ready = as_completed([submit(task) for task in itertools.islice(tasks, ahead)])
+        first = [submit(task) for task in itertools.islice(tasks, ahead)]
+        ready = as_completed(first, loop=client.loop)
         for future in ready:
             task = sent.pop(future.key)
             error = future.exception()

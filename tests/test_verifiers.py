@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import distinct_drafts
 import numpy as np
 import pytest
 import torch
@@ -484,31 +485,7 @@ def test_lossless_on_real_laws(name: str, law: str, draws: int):
     logits = np.stack([trace.target[3], trace.drafts[0, 3]])
     q, p = md.normalise(probabilities(logits.astype(np.float64)))
     made = make(law, torch.from_numpy(p), 3)
-    fn = distinct_sampler(name) if name == "rrsw" else testing.sampler(name)
+    fn = (distinct_drafts if name == "rrsw" else testing).sampler(name)
     verdict = testing.check_sampler(fn, q, made, draws)
     assert verdict.passed, str(verdict)
     assert verdict.detects < (0.05 if draws == FEW else 0.006)
-
-
-def distinct_sampler(name: str) -> testing.Sampler:
-    """Without replacement at full vocabulary: iid draws, repeats drawn again (the same law)."""
-    rule = verifiers.get(name)
-
-    def sample(target: np.ndarray, law: laws.Law, seeds: np.ndarray) -> np.ndarray:
-        cumulative = law.probs.cumsum(-1)
-        tokens = torch.full((len(seeds), law.width), -1)
-        for attempt in range(1000):
-            missing = (tokens < 0).any(-1)
-            if not bool(missing.any()):
-                break
-            u = md.uniforms(seeds, 1, stream=10 + attempt)[missing]
-            fresh = torch.searchsorted(cumulative, u * cumulative[-1], right=True)
-            rows = tokens[missing]
-            place = (rows < 0).byte().argmax(-1, keepdim=True)
-            known = (rows == fresh).any(-1, keepdim=True)
-            tokens[missing] = rows.scatter(-1, place, torch.where(known, -1, fresh))
-        drafts = verifiers.Drafts(tokens)
-        chosen = md.uniforms(seeds, 2, stream=2)
-        return rule.verify(target, law, drafts, uniforms=chosen, check=False).token.numpy()
-
-    return sample

@@ -176,13 +176,15 @@ def check_sampler(
     >>> check_sampler(sampler("k-seq"), [0.2, 0.3, 0.5], law, draws=2000).passed
     True
     """
-    q = checks.law(float64(checks.as_floats(target, "target")), "target")
+    q = np.array(checks.law(float64(checks.as_floats(target, "target")), "target"))
     checks.count(draws, "draws")
     first, second = _rounds(fn, target, law, draws, seed, len(q))
     sets = list(_sets(q, law))
     classes = _classes(q, law)
     share = alpha / 2 / (2 * len(sets) + len(np.unique(classes)) ** 2)
     findings = [*_impossible(q, first, "round 1"), *_impossible(q, second, "round 2")]
+    if not np.array_equal(q, float64(checks.as_floats(target, "target"))):
+        findings.append("the sampler changed its target")
     for name, tokens in (("round 1", first), ("round 2", second)):
         counts = np.bincount(tokens[tokens >= 0], minlength=len(q))
         for label, members in sets:

@@ -27,8 +27,10 @@ WORDS = [
 def laws(seed: int = 0) -> dict[str, np.ndarray]:
     """Target and draft laws (TEXTS, POSITIONS, V), and the tokens that follow."""
     generator = np.random.default_rng(seed)
-    q = generator.dirichlet(np.full(VOCABULARY, 0.15), (TEXTS, POSITIONS))
-    p = 0.6 * q + 0.4 * generator.dirichlet(np.full(VOCABULARY, 0.15), (TEXTS, POSITIONS))
+    q, other = generator.dirichlet(np.full(VOCABULARY, 0.15), (2, TEXTS, POSITIONS))
+    q[..., 0] += 0.1  # a token that would be markup is in every list
+    q /= q.sum(-1, keepdims=True)
+    p = 0.3 * q + 0.7 * other
     tokens = np.array([[generator.choice(VOCABULARY, p=row) for row in rows] for rows in q])
     return {"target": q, "draft": p, "tokens": tokens}
 

@@ -120,7 +120,7 @@ def _kind(ends: Mapping[Any, Ends], system: System) -> str:
     return kinds.pop() if len(kinds) == 1 else "estimate"
 
 
-def _accepted(ends: Mapping[Any, Ends], system: System, end: str) -> Float[np.ndarray, "N {WIDTH}"]:
+def _accepted(ends: Mapping[Any, Ends], system: System, end: str) -> Float[np.ndarray, "N b"]:
     """Acceptance of 1 to 8 drafts for every context; 5 to 7 are interpolated."""
     known = (1, 2, 3, 4, WIDTH)
     columns = [getattr(ends["rule", system.law, n, system.rule], end) for n in known]

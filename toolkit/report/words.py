@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+_ROUND_OFF = 1e-9
 LAWS = {
     "iid": "iid",
     "without-replacement": "without replacement",
@@ -33,7 +34,7 @@ def error(found: Mapping[str, Any], digits: int = 3) -> str:
     if size is None:
         return ""
     text = f"{size:.{digits}f}"
-    return text if float(text) > 0 or size == 0 else f"{size:.0e}"
+    return text if float(text) > 0 or size < _ROUND_OFF else f"{size:.0e}"
 
 
 def number(found: Mapping[str, Any], digits: int = 3) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from multidraft.solvers.partition import Partition, mean_density, partition
 from multidraft.solvers.selection import ClippedPlan, clipped_selection
 
 
-def hit(mass: np.ndarray, n: int) -> np.ndarray:
+def hit(mass: Any, n: int) -> np.ndarray:
     with np.errstate(divide="ignore"):
         return -np.expm1(n * np.log1p(-np.minimum(mass, 1.0)))
 
@@ -158,23 +159,13 @@ def test_an_interval_of_any_length_is_placed_to_the_last_digit(n):
 
 
 def test_tokens_too_light_to_move_an_edge_add_up():
-    """40,000 tokens of mass 1e-17 move the heavy ones by 4e-13, which n = 64 makes visible.
-
-    The law is a mixture of priority orders, each with the light tokens spread among ten heavy ones.
-    """
-    rng = np.random.default_rng(12)
-    light, mass, n = 40_000, 1e-17, 64
-    heavy = rng.dirichlet(np.ones(10)) * (1 - light * mass)
-    b = np.zeros(10 + light)
-    for _ in range(6):
-        order, slot = rng.permutation(10), rng.integers(0, 10, light)  # light ones before a heavy
-        sizes = np.bincount(slot, minlength=10)
-        steps = np.ravel([sizes * mass, heavy[order]], order="F")
-        gains = np.diff(hit(np.cumsum(steps), n), prepend=0.0) / 6
-        b[order] += gains[1::2]
-        b[10:] += (gains[::2] / sizes)[slot]
-    p = np.append(heavy, np.full(light, mass))
-    assert np.abs(partition(p, b, n)[0].realised(p) - b).max() < 1e-14
+    """40,000 tokens of mass 1e-17 straddle the block [0.2, 0.5]; the last token finds it wider."""
+    light, mass, n = 40_000, 1e-17, 8
+    heavy, gain = np.array([0.1, 0.3]), np.array([hit(0.1, n), hit(0.5, n) - hit(0.2, n)])
+    below = gain[1] / heavy[1] * (1 - np.linspace(1e-6, 1e-3, light))  # densities, all distinct
+    p = np.concatenate([heavy, np.full(light, mass), [0.6 - light * mass]])
+    b = np.concatenate([gain, below * mass, [1 - gain.sum() - (below * mass).sum()]])
+    assert np.abs(partition(p, b, n)[0].realised(p) - b).max() < 2e-15
 
 
 def some_realisable_law(rng: np.random.Generator, p: np.ndarray, n: int) -> np.ndarray:

@@ -32,6 +32,7 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "optimised-max-flow": ("optimised_max_flow", "OptimisedMaxFlow"),
     "polymatroid": ("polymatroid", "Polymatroid"),
     "pair": ("pair", "Pair"),
+    "global-resolution": ("global_resolution", "GlobalResolution"),
 }
 
 

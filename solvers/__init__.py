@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from multidraft.problem import Problem
     from multidraft.solvers.base import Solver
 
-# name -> module and class, in the order in which "auto" tries them: a plan at full vocabulary, a plan
-# for the sets that can be listed, a value at full vocabulary, then the reference formulations.
+# name -> module and class, in the order in which "auto" tries them: a plan at full vocabulary, a
+# plan for the sets that can be listed, a value at full vocabulary, the reference formulations, and
+# last what is inexact by design.
 SOLVERS: dict[str, tuple[str, str]] = {
     "interval": ("interval", "Interval"),
     "max-flow": ("max_flow", "MaxFlow"),

@@ -302,7 +302,7 @@ def _shares(
     drafts, rows = drafts[known], rows[known]
     share = flow[rows] / sets.mass[rows, None]
     here = drafts[:, :, None] == sets.members[rows][:, None, :]
-    fresh = ~_repeats(drafts) & (drafts >= 0)
+    fresh = ~repeats(drafts) & (drafts >= 0)
     out[known] = np.where(fresh, (here * share[:, None, :]).sum(-1), 0.0)
     return out
 
@@ -313,7 +313,7 @@ def _shrink(total: np.ndarray, most: np.ndarray) -> np.ndarray:
     return np.where(over, most / np.where(over, total, 1.0), 1.0)
 
 
-def _repeats(tuples: Int[np.ndarray, "M n"]) -> np.ndarray:
+def repeats(tuples: Int[np.ndarray, "M n"]) -> np.ndarray:
     """Mark every token that stands further left in its tuple already."""
     same = tuples[:, :, None] == tuples[:, None, :]
     return np.tril(same, -1).any(-1)

@@ -80,7 +80,10 @@ def run(folder: Path, *, jobs: int = 1) -> results.Results:
 
 def figure(frame: polars.DataFrame) -> Any:
     """Exact and estimated length against depth, one panel per shape."""
-    rows = frame.sort("shape", "drift", "kind", "depth")
+    import polars
+
+    rows = frame.sort("shape", "drift", "kind", "depth", descending=[False, False, True, False])
+    rows = rows.with_columns(drift=polars.format("drift {}", "drift"))
     return plots.lines(
         rows,
         x="depth",

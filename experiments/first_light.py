@@ -138,7 +138,7 @@ def run(
     """
     opened = md.traces.open(trace)
     opened.draft(draft)
-    wanted = cells(_fingerprint(trace), draft, len(opened))
+    wanted = cells(fingerprint(trace), draft, len(opened))
     configuration = {"trace": opened.header, "draft": draft, "contexts": len(opened)}
     function = partial(compute, path=str(trace))
     options = {"jobs": jobs, "resume": resume, "retry_failed": True}
@@ -153,7 +153,8 @@ def run(
     return results.read(path)
 
 
-def _fingerprint(trace: Path) -> str:
+def fingerprint(trace: Path) -> str:
+    """What identifies the content of a trace: 16 hexadecimal digits of its hash."""
     with trace.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 

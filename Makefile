@@ -6,7 +6,10 @@ BIN := $(VENV)/bin
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: reproduce test test-all check bench docs clean
+# The browser of `make test-report`; Debian's package is called chromium.
+CHROMIUM ?= chromium
+
+.PHONY: reproduce test test-all test-report check bench docs clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -32,6 +35,10 @@ test: check
 
 test-all: check
 	$(PYTEST) -m ""
+
+test-report: $(VENV)/.extra-dev
+	@command -v $(CHROMIUM) >/dev/null || { echo "test-report needs $(CHROMIUM): apt-get install chromium"; exit 1; }
+	MULTIDRAFT_CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest tests/browser
 
 bench: $(VENV)/.extra-dev
 	$(BIN)/python -m pytest tests -m "" --benchmark-only

@@ -21,10 +21,11 @@ def given() -> dict[str, np.ndarray]:
 @pytest.fixture
 def logs(tmp_path, given) -> tuple[Path, Path]:
     """A vLLM log of the target and of the draft."""
-    return tuple(
+    target, draft = (
         vllm(tmp_path / f"{name}.jsonl", given[name], given["tokens"], K)
         for name in ("target", "draft")
     )
+    return target, draft
 
 
 def flat(law: np.ndarray) -> np.ndarray:

@@ -31,7 +31,8 @@ def pair_of(generator: np.random.Generator) -> tuple[Listed, Listed, int]:
         for _ in range(2)
     )
     p = p if generator.random() < 0.4 else 0.7 * q + 0.3 * p
-    return (*(listed(law, int(generator.integers(2, 6))) for law in (q, p)), vocabulary)
+    target, draft = (listed(law, int(generator.integers(2, 6))) for law in (q, p))
+    return target, draft, vocabulary
 
 
 def complete(
@@ -200,8 +201,10 @@ def test_equal_laws_and_disjoint_lists():
 
 
 def rows_of(logs: list[Listed]) -> Listed:
-    columns = ([getattr(log, name) for log in logs] for name in ("ids", "probs", "cap"))
-    return Listed(*(np.concatenate(column) for column in columns))
+    ids, probs, cap = (
+        np.concatenate([getattr(log, name) for log in logs]) for name in ("ids", "probs", "cap")
+    )
+    return Listed(ids, probs, cap)
 
 
 def test_top_k_within_the_log_is_exact():
@@ -210,7 +213,7 @@ def test_top_k_within_the_log_is_exact():
     full = [md.transform.probabilities(part) for part in logits]
     logs = [rows_of([listed(row, 8) for row in law]) for law in full]
     q, p = partial.truncated(logs[0], logs[1], 5)
-    expected = md.Problem.from_logits(*logits, md.IID, n=2, top_k=5)
+    expected = md.Problem.from_logits(logits[0], logits[1], md.IID, n=2, top_k=5)
     found = md.optimal_acceptance(md.Problem(q, md.IID(p, 2)))
     np.testing.assert_allclose(found, md.optimal_acceptance(expected), atol=1e-14)
     with pytest.raises(md.Refused, match="lists 8 top tokens"):

@@ -188,6 +188,18 @@ class Rule(ABC):
         """
         self.require(law)
         context = Context.of(target, law, check=check)
+        return self.verify_on(context, drafts, uniforms=uniforms, generator=generator, check=check)
+
+    def verify_on(
+        self,
+        context: Context,
+        drafts: Drafts,
+        *,
+        uniforms: Float[Tensor, "B draws"] | None = None,
+        generator: torch.Generator | None = None,
+        check: bool = True,
+    ) -> Outcome:
+        """:meth:`verify` on a context that was collected, and accepted, before."""
         kernel = self.kernel(context) if context.target.device.type == "cpu" else None
         if kernel is None or context.size != drafts.tokens.shape[0]:
             prepared = self.on(context)
@@ -196,9 +208,8 @@ class Rule(ABC):
         if check:
             context.require(tokens)
         run, draft, known = kernel
-        filled = filled_uniforms(
-            context, len(tokens), self.draws(tokens.shape[-1]), uniforms, generator
-        )
+        draws = self.draws(tokens.shape[-1])
+        filled = filled_uniforms(context, len(tokens), draws, uniforms, generator)
         return Outcome(*compiled.run(run, context.target, draft, tokens, filled, known))
 
     def kernel(self, context: Context) -> Kernel | None:

@@ -41,7 +41,7 @@ test-report: $(VENV)/.extra-dev
 	MULTIDRAFT_CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest tests/browser
 
 bench: $(VENV)/.extra-dev
-	$(BIN)/python -m pytest tests -m "" --benchmark-only
+	for name in full-vocabulary solvers verifiers global-resolution; do $(BIN)/multidraft bench $$name || exit 1; done
 
 docs: $(VENV)/.extra-docs
 	$(BIN)/python -m sphinx -W -b html docs docs/_build

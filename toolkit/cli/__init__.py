@@ -45,6 +45,10 @@ _COMMANDS = {
         "Compute the optimum and every rule on a recorded trace: tables and figures.",
         "multidraft reproduce --quick",
     ),
+    "bench": (
+        "Measure speed against what a user would pick instead.",
+        "multidraft bench full-vocabulary --quick",
+    ),
     "import": (
         "Make a trace from your own logs or logits.",
         "multidraft import --target target.jsonl --draft draft.jsonl --output mine.safetensors",

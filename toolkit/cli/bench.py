@@ -1,0 +1,37 @@
+"""``multidraft bench``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from multidraft.cli.output import Flag, Json, print_fields, print_json
+from multidraft.experiments import benchmarks
+
+
+def command(
+    name: str,
+    *,
+    output: Path = Path("results"),
+    trace: Path | None = None,
+    quick: Flag = False,
+    json: Json = False,
+) -> None:
+    """Measure speed against what a user would pick instead; rows, figures and a page.
+
+    Names: full-vocabulary (the exact optimum in units of a sort), solvers (every formulation on
+    small vocabularies), verifiers (every rule in passes over the laws), global-resolution (the
+    published solver beside the exact ones, on recorded laws).
+
+    Parameters
+    ----------
+    name
+        Which benchmark.
+    output
+        Folder that gets a folder of this name.
+    trace
+        Recorded laws for global-resolution; the trace that ships with the package unless given.
+    quick
+        Fewer sizes and repeats.
+    """
+    page = benchmarks.run(name, output, quick=quick, trace=trace)
+    (print_json if json else print_fields)({"page": str(page)})

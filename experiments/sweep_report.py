@@ -19,6 +19,7 @@ ADDED = (
     *("context", "cluster", "short", "value", "lower", "upper", "kind", "stderr", "tested"),
 )
 ACCEPTANCE = "acceptance"
+LOG = 8  # a positive axis that spans such a factor is logarithmic
 LAYERS = "layers skipped"
 GAP = "gap to the optimum"
 
@@ -58,7 +59,16 @@ def chosen(frame: polars.DataFrame, where: Mapping[str, Sequence[Any]]) -> polar
         frame = frame.filter(frame[name].is_in(allowed, nulls_equal=True))
     if frame.is_empty():
         raise InputError("no rows are left: the filter fits no computed cell.")
-    return frame
+    return _ordered(frame)
+
+
+def _ordered(frame: polars.DataFrame) -> polars.DataFrame:
+    """Rows by their settings; of one setting the optimum comes first."""
+    import polars
+
+    first = polars.col("method") != OPTIMUM
+    others = [name for name in settings(frame) if name != "method"]
+    return frame.sort(*others, first, "method", nulls_last=True, maintain_order=True)
 
 
 def means(frame: polars.DataFrame, value: str = "value") -> polars.DataFrame:
@@ -78,10 +88,7 @@ def means(frame: polars.DataFrame, value: str = "value") -> polars.DataFrame:
         {**dict(zip(names, setting, strict=True)), **_mean(part, value)}
         for setting, part in groups.items()
     ]
-    found = polars.DataFrame(rows, infer_schema_length=None)
-    first = (polars.col("method") != OPTIMUM).alias("first")  # so that the optimum leads
-    others = [name for name in names if name != "method"]
-    return found.sort(*others, first, "method", nulls_last=True)
+    return _ordered(polars.DataFrame(rows, infer_schema_length=None))
 
 
 def _mean(part: polars.DataFrame, value: str) -> dict[str, Any]:
@@ -171,10 +178,30 @@ def _lines(frame: polars.DataFrame, spec: PlotSpec) -> Figure:
     colour = spec.colour or ("method" if x != "method" else "law")
     dash = spec.dash or ("law" if "law" in free and "law" not in (x, colour) else None)
     found, panel = _panelled(means(frame), free, {x, colour, dash}, spec.panel)
+    found = found.with_columns(_named(name) for name in (colour, dash) if _is_number(found, name))
+    positive = found[x].to_numpy()
     return plots.lines(
-        found, x=x, colour=colour, dash=dash, panel=panel, xlabel=_label(x), ylabel=ACCEPTANCE,
-        log_x=x == "n",
-    )  # fmt: skip
+        found,
+        x=x,
+        colour=colour,
+        dash=dash,
+        panel=panel,
+        xlabel=_label(x),
+        ylabel=ACCEPTANCE,
+        log_x=bool(positive.min() > 0 and positive.max() >= LOG * positive.min()),
+    )
+
+
+def _is_number(frame: polars.DataFrame, name: str | None) -> bool:
+    return name is not None and frame[name].dtype.is_numeric()
+
+
+def _named(name: str | None) -> polars.Expr:
+    """Values with the column's name before them, for legends: ``n=2``."""
+    import polars
+
+    assert name is not None  # columns of numbers have names
+    return polars.format(f"{name}={{}}", polars.col(name)).alias(name)
 
 
 def _heat(frame: polars.DataFrame, spec: PlotSpec) -> Figure:

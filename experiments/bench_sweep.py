@@ -1,0 +1,134 @@
+"""What a sweep costs beside its cells: throughput, overhead and memory on many short cells.
+
+The cells are optima of iid drafts at full vocabulary, one recorded context each. Run it on a quiet
+machine: ``python -m multidraft.experiments.bench_sweep [CELLS [JOBS]]`` prints the measured row.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from multidraft.experiments import runner, sweep, sweep_file
+
+CELLS = 10_000
+SINGLE = 200  # cells whose cost is measured without a sweep around them
+LOOK = 0.5  # seconds between two looks at the memory
+COUNTS = (1, 2, 3, 4, 6, 8, 12, 16)
+
+
+def measure(cells: int = CELLS, jobs: int = 2, trace: str = "default") -> dict[str, float]:
+    """Run a sweep of about `cells` cells and compare it with the same cells in a plain loop.
+
+    Returns
+    -------
+    dict
+        ``cells``; ``seconds`` of the whole sweep; ``single``, the milliseconds of a cell in a plain
+        loop of this process; ``inside``, the mean that the workers needed; ``overhead``, by how much
+        ``jobs * seconds`` exceeds the plain loop, and ``handling``, by how much it exceeds what the
+        workers spent in cells; ``early`` and ``late``, MiB of this process and its workers (without
+        shared pages) in the second and in the last quarter; ``bytes`` on the disk; ``parts``.
+    """
+    found = _sweep(cells, trace)
+    listed, function = list(found), found.function()
+    single = _plain(listed, function)
+    with tempfile.TemporaryDirectory() as folder, _watched() as memory:
+        start = time.perf_counter()
+        summary = runner.run(found, function, folder, jobs=jobs, progress=False)
+        seconds = time.perf_counter() - start
+        inside = float(runner.collect(folder).frame["seconds"].to_numpy().mean())
+        parts = list(Path(folder, "parts").iterdir())
+        size = sum(part.stat().st_size for part in parts)
+    assert summary == runner.Summary(len(listed), len(listed), 0)
+    quarter = max(1, len(memory) // 4)
+    return {
+        "cells": len(listed),
+        "jobs": jobs,
+        "seconds": seconds,
+        "single": 1e3 * single,
+        "inside": 1e3 * inside,
+        "overhead": jobs * seconds / (len(listed) * single) - 1,
+        "handling": jobs * seconds / (len(listed) * inside) - 1,
+        "early": float(np.mean(memory[quarter : 2 * quarter] or memory)),
+        "late": float(np.mean(memory[-quarter:])),
+        "bytes": size,
+        "parts": len(parts),
+    }
+
+
+def _sweep(cells: int, trace: str) -> sweep.Sweep:
+    """A sweep with one context per cell, and as many temperatures as make up the number."""
+    source = {"kind": "trace", "path": trace, "chunk": 1}
+    grid = {"draft": "skip-8", "n": list(COUNTS)}
+    file = {"schema": sweep_file.SCHEMA, "name": "bench", "source": source, "grid": [grid]}
+    contexts = len(sweep.prepare(sweep_file.SweepFile.model_validate(file), Path()).contexts)
+    heats = -(-cells // (contexts * len(COUNTS)))
+    grid["temperature"] = np.linspace(0.5, 1.0, heats).round(4).tolist()
+    return sweep.prepare(sweep_file.SweepFile.model_validate(file), Path())
+
+
+def _plain(cells: list[sweep.Cell], function: runner.Function) -> float:
+    """Seconds per cell in a loop of this process with one thread, after a warm-up."""
+    import numba
+    import torch
+
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+    step = max(1, len(cells) // SINGLE // len(COUNTS)) * len(COUNTS)
+    # Whole blocks of cells that share their laws, as in the sweep.
+    blocks = [cells[i : i + len(COUNTS)] for i in range(0, len(cells), step)]
+    chosen = list(itertools.chain.from_iterable(blocks[: 1 + SINGLE // len(COUNTS)]))
+    for cell in chosen[: 2 * len(COUNTS)]:
+        function(dict(cell), 0)
+    start = time.perf_counter()
+    for cell in chosen[2 * len(COUNTS) :]:
+        function(dict(cell), 0)
+    return (time.perf_counter() - start) / (len(chosen) - 2 * len(COUNTS))
+
+
+@contextmanager
+def _watched() -> Iterator[list[float]]:
+    """Look at the memory of this process and its children while the body runs, in MiB."""
+    import psutil
+
+    found: list[float] = []
+    done = threading.Event()
+
+    def look() -> None:
+        this = psutil.Process()
+        while not done.wait(LOOK):
+            sizes = [_private(process) for process in [this, *this.children(recursive=True)]]
+            found.append(sum(sizes) / 2**20)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _private(process: object) -> int:
+    """Resident bytes that are not shared: the mapped trace does not count."""
+    import psutil
+
+    assert isinstance(process, psutil.Process)
+    try:
+        memory = process.memory_info()
+    except psutil.Error:  # it has just ended
+        return 0
+    return memory.rss - getattr(memory, "shared", 0)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(*map(int, sys.argv[1:])), indent=1))

@@ -56,7 +56,8 @@ def _full_vocabulary(folder: Path, quick: bool, trace: Path | None) -> str:
         f"{_machine('full-vocabulary', header)} Processor time of one thread, the fastest of the "
         "repeats; in brackets multiples of `torch.sort` of the same float64 ratios q/p. *optimum* "
         "is the value and its cut, *interval preparation* all that an optimal verifier needs "
-        "(ratios, cut, clip levels, partition), *verification* one drafted tuple with a prepared plan.\n\n"
+        "(ratios, cut, clip levels, partition), *verification* one drafted tuple with a prepared "
+        "plan.\n\n"
         f"{bench.table(rows)}"
     )
 

@@ -308,8 +308,8 @@ Target smollm2 and draft {draft} at temperature 1, {contexts} contexts spread ov
 trace (every fourth of them for *entropic*), iid drafts from the draft's top k tokens; the target is
 not truncated. Tokens that are never drafted are merged into one before any method sees the problem.
 The faster of two solves of each context counts. *GR* is Global Resolution as published (vertex
-masses, truncated lists, L-BFGS-B), caps of 1024 tokens and 200 iterations; it has failed when a cap is met before the
-gradient is within 5 tau.
+masses, truncated lists, L-BFGS-B), caps of 1024 tokens and 200 iterations; it has failed when a cap
+is met before the gradient is within 5 tau.
 
 ## Milliseconds per token
 

@@ -1,14 +1,12 @@
 """What a sweep costs beside its cells: throughput, overhead and memory on many short cells.
 
 The cells are optima of iid drafts at full vocabulary, one recorded context each. Run it on a quiet
-machine: ``python -m multidraft.experiments.bench_sweep [CELLS [JOBS]]`` prints the measured row.
+machine: ``multidraft bench sweep``.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import sys
 import tempfile
 import threading
 import time
@@ -23,6 +21,20 @@ from multidraft.experiments import runner, sweep, sweep_file
 CELLS = 10_000
 SINGLE = 200  # cells whose cost is measured without a sweep around them
 LOOK = 0.5  # seconds between two looks at the memory
+COLUMNS = {
+    "cells": ("cells", ".0f"),
+    "jobs": ("workers", ".0f"),
+    "start": ("seconds until they are ready", ".1f"),
+    "seconds": ("seconds for the cells", ".1f"),
+    "single": ("milliseconds of a cell in a plain loop", ".2f"),
+    "inside": ("milliseconds of a cell in a worker", ".2f"),
+    "overhead": ("overhead over the plain loop", ".1%"),
+    "handling": ("overhead over the time inside cells", ".1%"),
+    "early": ("MiB in the second quarter", ".0f"),
+    "late": ("MiB in the last quarter", ".0f"),
+    "bytes": ("bytes on the disk", ".0f"),
+    "parts": ("part files", ".0f"),
+}
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
@@ -32,37 +44,50 @@ def measure(cells: int = CELLS, jobs: int = 2, trace: str = "default") -> dict[s
     Returns
     -------
     dict
-        ``cells``; ``seconds`` of the whole sweep; ``single``, the milliseconds of a cell in a plain
-        loop of this process; ``inside``, the mean that the workers needed; ``overhead``, by how much
-        ``jobs * seconds`` exceeds the plain loop, and ``handling``, by how much it exceeds what the
-        workers spent in cells; ``early`` and ``late``, MiB of this process and its workers (without
-        shared pages) in the second and in the last quarter; ``bytes`` on the disk; ``parts``.
+        The columns of `COLUMNS`. ``single`` is a cell's cost in a plain loop of this process,
+        ``inside`` what the workers needed on average; ``overhead`` says how far ``jobs * seconds``
+        exceeds the plain loop, ``handling`` how far it exceeds the time inside cells. ``start`` is
+        the timed sample that every sweep begins with: the workers import and compile. Memory is
+        that of this process and its workers, without shared pages, in the second and in the last
+        quarter of the run.
     """
     found = _sweep(cells, trace)
     listed, function = list(found), found.function()
     single = _plain(listed, function)
     with tempfile.TemporaryDirectory() as folder, _watched() as memory:
-        start = time.perf_counter()
+        begin = time.perf_counter()
+        cost = runner.estimate(found, function, folder, engine=runner.Engine(jobs=jobs))
+        start = time.perf_counter() - begin
+        sample = runner.collect(folder).frame["key"]
         summary = runner.run(found, function, folder, jobs=jobs, progress=False)
-        seconds = time.perf_counter() - start
-        inside = float(runner.collect(folder).frame["seconds"].to_numpy().mean())
+        seconds = time.perf_counter() - begin - start
+        frame = runner.collect(folder).frame
+        frame = frame.filter(~frame["key"].is_in(sample.implode()))
+        inside = float(frame["seconds"].to_numpy().mean())
         parts = list(Path(folder, "parts").iterdir())
         size = sum(part.stat().st_size for part in parts)
     assert summary == runner.Summary(len(listed), len(listed), 0)
     quarter = max(1, len(memory) // 4)
     return {
-        "cells": len(listed),
+        "cells": cost.left,
         "jobs": jobs,
+        "start": start,
         "seconds": seconds,
         "single": 1e3 * single,
         "inside": 1e3 * inside,
-        "overhead": jobs * seconds / (len(listed) * single) - 1,
-        "handling": jobs * seconds / (len(listed) * inside) - 1,
+        "overhead": jobs * seconds / (cost.left * single) - 1,
+        "handling": jobs * seconds / (cost.left * inside) - 1,
         "early": float(np.mean(memory[quarter : 2 * quarter] or memory)),
         "late": float(np.mean(memory[-quarter:])),
         "bytes": size,
         "parts": len(parts),
     }
+
+
+def page(row: dict[str, float]) -> str:
+    """Lay a measured row out in Markdown."""
+    lines = (f"| {name} | {row[key]:{form}} |" for key, (name, form) in COLUMNS.items())
+    return "\n".join(["| | |", "| --- | ---: |", *lines]) + "\n"
 
 
 def _sweep(cells: int, trace: str) -> sweep.Sweep:
@@ -128,7 +153,3 @@ def _private(process: object) -> int:
     except psutil.Error:  # it has just ended
         return 0
     return memory.rss - getattr(memory, "shared", 0)
-
-
-if __name__ == "__main__":
-    print(json.dumps(measure(*map(int, sys.argv[1:])), indent=1))

@@ -101,12 +101,32 @@ def _global_resolution(folder: Path, quick: bool, trace: Path | None) -> None:
     bench.report(found, folder)
 
 
+def _sweep(folder: Path, quick: bool, trace: Path | None) -> str:
+    import polars
+
+    from multidraft.experiments import bench_sweep as bench
+
+    source = "frozen" if quick else "default"
+    row = bench.measure(960 if quick else bench.CELLS, trace=str(trace or source))
+    header = results.header({"bench": "sweep", "trace": str(trace or source)}, seeds=[])
+    results.write(folder / "sweep.parquet", polars.DataFrame([row]), header)
+    return (
+        "# What a sweep costs beside its cells\n\n"
+        f"{_machine('sweep', header)} Cells: the optimum of iid drafts at full vocabulary, one "
+        "recorded context each. *Overhead* compares the workers' wall time with a plain loop over "
+        "the same cells, *handling* with the time that the workers spent inside cells; memory is "
+        "that of all processes, in the second and in the last quarter of the run.\n\n"
+        f"{bench.page(row)}"
+    )
+
+
 #: Name -> what writes the rows and returns the text of the page (None: it wrote the page itself).
 BENCHES: dict[str, Callable[[Path, bool, Path | None], str | None]] = {
     "full-vocabulary": _full_vocabulary,
     "solvers": _solvers,
     "verifiers": _verifiers,
     "global-resolution": _global_resolution,
+    "sweep": _sweep,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from multidraft import results
@@ -19,12 +19,20 @@ SEEDS = "seed of a cell: hexadecimal digits 17 to 31 of the SHA-256 of its canon
 
 def key(cell: Cell) -> str:
     """What identifies a cell: 16 hexadecimal digits of its hash."""
-    return results.digest(cell)[:16]
+    return _key(results.digest(cell))
 
 
 def seed(cell: Cell) -> int:
     """The seed of a cell, from other digits of the same hash; below 2**60."""
-    return int(results.digest(cell)[16:31], 16)
+    return _seed(results.digest(cell))
+
+
+def _key(digest: str) -> str:
+    return digest[:16]
+
+
+def _seed(digest: str) -> int:
+    return int(digest[16:31], 16)
 
 
 def grid(**axes: Sequence[Any]) -> list[dict[str, Any]]:
@@ -40,12 +48,24 @@ def grid(**axes: Sequence[Any]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows of a cell, the seconds they took, and the sentence of its failure or None."""
+    """Rows of a cell, the seconds they took, and the sentence of its failure or None.
+
+    The hash is taken where the outcome is made: by the workers, not by the one who collects.
+    """
 
     cell: Cell
     rows: list[dict[str, Any]]
     seconds: float
     error: str | None
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", results.digest(self.cell))
+
+    @property
+    def key(self) -> str:
+        """Key of the cell."""
+        return _key(self.digest)
 
     def stamped(self) -> Iterator[dict[str, Any]]:
         """Rows as they are written: key, seed, seconds, error, the cell, the function's columns."""
@@ -54,8 +74,8 @@ class Outcome:
             for name, value in self.cell.items()
         }
         stamp = {
-            "key": key(self.cell),
-            "seed": seed(self.cell),
+            "key": self.key,
+            "seed": _seed(self.digest),
             "seconds": self.seconds,
             "error": self.error,
         }

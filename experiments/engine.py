@@ -107,18 +107,17 @@ def _in_pool(
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     for _ in range(RESTARTS + 1):
-        flying: dict[str, Cell] = {}
+        flying: dict[str, list[Cell]] = {}  # by the key of their first cell
         pool = _pool(jobs, memory)
         try:
             noted = (delayed(attempt)(function, task) for task in _noted(tasks, flying))
             for outcomes in pool(noted):
                 assert outcomes is not None  # joblib types its results as optional
-                for outcome in outcomes:
-                    del flying[key(outcome.cell)]
-                    yield outcome
+                del flying[outcomes[0].key]
+                yield from outcomes
             return
         except TerminatedWorkerError:
-            yield from _lost(flying.values())
+            yield from _lost(itertools.chain.from_iterable(list(flying.values())))
     raise Refused(
         f"worker processes were killed {RESTARTS + 1} times, most likely for want of memory; "
         "what was done is kept: run the same command again, with fewer jobs"
@@ -145,14 +144,14 @@ def _limit(memory: float) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _noted(tasks: Iterator[list[Cell]], flying: dict[str, Cell]) -> Iterator[list[Cell]]:
+def _noted(tasks: Iterator[list[Cell]], flying: dict[str, list[Cell]]) -> Iterator[list[Cell]]:
     for task in tasks:
-        flying.update((key(cell), cell) for cell in task)
+        flying[key(task[0])] = task
         yield task
 
 
 def _lost(cells: Iterable[Cell]) -> Iterator[Outcome]:
-    return (Outcome(cell, [{}], 0.0, KILLED) for cell in list(cells))
+    return (Outcome(cell, [{}], 0.0, KILLED) for cell in cells)
 
 
 def _on_cluster(

@@ -20,7 +20,8 @@ def command(
 
     Names: full-vocabulary (the exact optimum in units of a sort), solvers (every formulation on
     small vocabularies), verifiers (every rule in passes over the laws), global-resolution (the
-    published solver beside the exact ones, on recorded laws).
+    published solver beside the exact ones, on recorded laws), sweep (10,000 short cells against a
+    plain loop over them).
 
     Parameters
     ----------
@@ -29,7 +30,8 @@ def command(
     output
         Folder that gets a folder of this name.
     trace
-        Recorded laws for global-resolution; the trace that ships with the package unless given.
+        Recorded laws for global-resolution (default: the trace that ships with the package) and for
+        sweep (default: the trace in the cache).
     quick
         Fewer sizes and repeats.
     """

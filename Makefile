@@ -47,5 +47,5 @@ docs: $(VENV)/.extra-docs
 	$(BIN)/python -m sphinx -W -b html docs docs/_build
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .ruff_cache .hypothesis .benchmarks src/*.egg-info toolkit/*.egg-info
+	rm -rf $(VENV) build dist docs/_build docs/_api .pytest_cache .ruff_cache .hypothesis .benchmarks src/*.egg-info toolkit/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,14 +3,14 @@
 Nothing in a trace has been through a temperature, top-k or top-p: every setting is computed from
 the same file. The full vocabulary is kept, since a truncated one inflates acceptance. Tensors:
 
-=============  ==============  ==========================================================
-``target``     ``(N, V)``      logits of the target, float16 or float32
-``drafts``     ``(D, N, V)``   logits of D drafts, in the order of the header's names
-``next_token`` ``(N,)``        the token that follows in the passage
-``text``       ``(N,)``        index into the header's texts
-``passage``    ``(N,)``        index into the header's passages: the clusters of error bars
-``position``   ``(N,)``        number of tokens of the passage that the context holds
-=============  ==============  ==========================================================
+==============  ==============  =========================================================
+``target``      ``(N, V)``      logits of the target, float16 or float32
+``drafts``      ``(D, N, V)``   logits of D drafts, in the order of the header's names
+``next_token``  ``(N,)``        the token that follows in the passage
+``text``        ``(N,)``        index into the header's texts
+``passage``     ``(N,)``        index into the header's passages: the clusters of error bars
+``position``    ``(N,)``        number of tokens of the passage that the context holds
+==============  ==============  =========================================================
 
 The header, JSON under the key ``multidraft``, names models, tokenizer and texts with their hashes,
 the passages, the settings and the versions. Files are memory-mapped; nothing is unpickled.

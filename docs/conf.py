@@ -1,0 +1,43 @@
+"""Sphinx: Markdown pages, the API from the docstrings, formulas as MathML (no network in a page)."""
+
+from __future__ import annotations
+
+from importlib.metadata import version as installed
+
+from latex2mathml.converter import convert
+from sphinx.application import Sphinx
+
+project = "multidraft"
+copyright = "the multidraft developers"  # noqa: A001
+release = installed("multidraft")
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
+myst_enable_extensions = ["dollarmath", "amsmath"]
+exclude_patterns = ["_build", "examples"]
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+html_theme = "pydata_sphinx_theme"
+html_theme_options = {"show_prev_next": False, "navbar_end": ["theme-switcher"]}
+html_math_renderer = "mathml"
+
+
+def _inline(writer, node) -> None:
+    writer.body.append(convert(node.astext()))
+    raise_skip()
+
+
+def _display(writer, node) -> None:
+    writer.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    raise_skip()
+
+
+def raise_skip() -> None:
+    """Leave the node: its formula is written."""
+    from docutils.nodes import SkipNode
+
+    raise SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Register the renderer: browsers draw MathML themselves."""
+    app.add_html_math_renderer("mathml", (_inline, None), (_display, None))

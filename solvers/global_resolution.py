@@ -26,7 +26,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import minimize
 
 from multidraft import laws
 from multidraft.arrays import take
@@ -49,7 +49,7 @@ class Caps(NamedTuple):
     iterations: int
 
 
-CAPS = {"tight": Caps(256, 50), "middle": Caps(1024, 200), "wide": Caps(8192, 1000)}
+CAPS = {"tight": Caps(64, 50), "middle": Caps(1024, 200), "wide": Caps(8192, 1000)}
 
 
 class System(NamedTuple):
@@ -60,14 +60,13 @@ class System(NamedTuple):
     tokens : (k,) ids.
     logs : (k,) log-weights a.
     selected : (V,) mass with which each token is selected, over all tuples, listed or not.
-    iterations, gradient : how the descent ended; the gradient as L1 norm.
+    gradient : L1 norm of the gradient at which the descent ended.
     failure : why the run counts as failed, or None.
     """
 
     tokens: Int[np.ndarray, " k"]
     logs: Float[np.ndarray, " k"]
     selected: Float[np.ndarray, " V"]
-    iterations: int
     gradient: float
     failure: str | None
 
@@ -85,6 +84,10 @@ class GlobalResolution(Solver):
     masses : {"vertex", "clipped"}
         Target masses outside H: the paper's vertex of the polymatroid, or the clipped law, which
         is inside the polymatroid wherever it can be.
+    gradient : {"enumeration", "integral"}
+        How gradients are summed: over the listed sets of drafts, as published, or by the integral
+        of docs/entropic-weights over all tokens, which needs no list and hence no cap on it. A
+        token that is drafted twice then counts twice.
     realised : bool
         False outputs the selected token, as published, within 15 tau of the target. True puts it to
         the single-draft test at the law that the weights realise, which is lossless.
@@ -94,6 +97,7 @@ class GlobalResolution(Solver):
     tau: float = 1e-4
     caps: Literal["tight", "middle", "wide"] = "wide"
     masses: Literal["vertex", "clipped"] = "vertex"
+    gradient: Literal["enumeration", "integral"] = "enumeration"
     realised: bool = False
 
     def reason(self, problem: Problem) -> str | None:
@@ -104,18 +108,73 @@ class GlobalResolution(Solver):
     def answer(self, problem: Problem) -> Answer:
         q, p, n = problem.target, problem.law.probs, int(problem.n)
         cut = prefix.iid_optimum(q, p, n)[1]
-        order = priority(q, p)
         goal = vertex(q, p, n, cut)
         if self.masses == "clipped":
             goal = np.where(cut, 0.0, clipped_selection(q, p, n, cut).law)
-        inside = float(p[cut].sum())
+        if self.gradient == "integral":
+            outer = self._unlisted(problem.law, goal, ~cut, cut, reject=False)
+            inner = self._unlisted(problem.law, q, cut, np.zeros_like(cut), reject=True)
+        else:
+            outer, inner = self._listed(goal, q, p, n, cut)
+        plan = ResolutionPlan(
+            problem,
+            cut,
+            goal,
+            outer,
+            inner,
+            distinct=self.gradient == "enumeration",
+            realised=self.realised,
+        )
+        return Answer(plan, cut, limited=plan.failure is not None)
+
+    def _listed(
+        self, goal: np.ndarray, q: np.ndarray, p: np.ndarray, n: int, cut: np.ndarray
+    ) -> tuple[System, System]:
+        """Both systems as published, on truncated lists."""
+        order, inside = priority(q, p), float(p[cut].sum())
         # Unlisted mass m with 1 - (1 - m)^n = tau outside H, p(H)^n - (p(H) - m)^n = tau inside.
         most = -np.expm1(np.log1p(-self.tau) / n)
         least = max(inside**n - self.tau, 0.0) ** (1 / n)
         outer = self._system(goal, p, n, ~cut, most, inside, 0.0, order)
         inner = self._system(q, p, n, cut, inside - least, 0.0, 1.0, order)
-        plan = ResolutionPlan(problem, cut, goal, outer, inner, realised=self.realised)
-        return Answer(plan, cut, limited=plan.failure is not None)
+        return outer, inner
+
+    def _unlisted(
+        self,
+        law: laws.Law,
+        goal: np.ndarray,
+        domain: np.ndarray,
+        beside: np.ndarray,
+        *,
+        reject: bool,
+    ) -> System:
+        """Weights on all drafted tokens of `domain`, gradients by the integral.
+
+        Tokens of `beside` may be drafted too and are not selected.
+        """
+        from multidraft.solvers import entropic_descent as descent
+        from multidraft.solvers.entropic_dual import STEP, Block
+        from multidraft.solvers.entropic_laws import generating
+
+        tokens, selected = np.flatnonzero(domain & (law.probs > 0)), np.zeros(law.vocabulary)
+        if len(tokens) == 0:
+            return System(tokens, np.empty(0), selected, 0.0, None)
+        free = np.isin(np.arange(law.vocabulary), tokens)
+        block = Block(generating(law), np.maximum(goal, 1e-300), free, beside, reject=reject)
+        # Outside H total masses agree: what exceeds the goal is half of the gradient's norm.
+        stop = STOP * self.tau * (1.0 if reject else 0.5)
+        state = descent.State(block, descent.start(block))
+        most = CAPS[self.caps].iterations
+        state = descent.descend(block, state, tolerance=stop, most=most)
+        selected[tokens] = block.at(state.logs, STEP / 2).marginals().numpy()
+        gradient = float(state.gradient.abs().sum())
+        return System(tokens, state.logs.numpy(), selected, gradient, self._late(gradient))
+
+    def _late(self, gradient: float) -> str | None:
+        """Why a descent that ended at this gradient has failed, or None."""
+        if gradient <= STOP * self.tau:
+            return None
+        return f"the gradient is {gradient:.2g} after {CAPS[self.caps].iterations} iterations"
 
     def _system(
         self,
@@ -134,9 +193,7 @@ class GlobalResolution(Solver):
         rejecting: 0 for Phi (outside H), 1 for Theta (inside H).
         """
         tokens = _longest(p, domain, most)
-        logs, iterations, gradient, failure = self._descend(
-            goal[tokens], p[tokens], never, offset, n
-        )
+        logs, gradient, failure = self._descend(goal[tokens], p[tokens], never, offset, n)
         listed = np.zeros(len(p), dtype=bool)
         if failure is None:
             listed[tokens] = True
@@ -150,34 +207,36 @@ class GlobalResolution(Solver):
         # Without a listed token the priority decides: the earlier ones lose to each later one.
         below = never + np.concatenate([[0.0], np.cumsum(p[rest])])
         selected[rest] = below[1:] ** n - below[:-1] ** n
-        return System(
-            tokens[listed[tokens]], logs[listed[tokens]], selected, iterations, gradient, failure
-        )
+        return System(tokens[listed[tokens]], logs[listed[tokens]], selected, gradient, failure)
 
     def _descend(
         self, goal: np.ndarray, p: np.ndarray, beside: float, offset: float, n: int
-    ) -> tuple[np.ndarray, int, float, str | None]:
-        """Minimise Phi_T or Theta_T; log-weights, iterations, gradient's L1 norm, failure."""
+    ) -> tuple[np.ndarray, float, str | None]:
+        """Minimise Phi_T or Theta_T; log-weights, the gradient's L1 norm there, failure."""
         caps = CAPS[self.caps]
         logs = np.clip(np.log(np.maximum(goal, 1e-300) / p), -_RANGE / 2, _RANGE / 2)
         if len(p) == 0:
-            return logs, 0, 0.0, None
+            return logs, 0.0, None
         sets = drafted_sets.count(len(p), n)
         if len(p) > caps.tokens or sets > MOST_SETS:
-            return logs, 0, np.nan, f"the list has {len(p)} tokens and {sets:.2g} sets of drafts"
+            return logs, np.nan, f"the list has {len(p)} tokens and {sets:.2g} sets of drafts"
         mass = drafted_sets.masses(p, beside, n)
+        best, gradient = logs, np.inf
 
         def value(logs: np.ndarray) -> tuple[float, np.ndarray]:
+            nonlocal best, gradient
             top = logs.max()  # weights relative to the largest; the shift comes back as its log
             weights = np.exp(logs - top)
             total, slopes = drafted_sets.log_sums(weights, offset * np.exp(-top), n, mass)
+            if (norm := float(np.abs(slopes - goal).sum())) < gradient:
+                best, gradient = logs.copy(), norm
             return total + top * mass.sum() - goal @ logs, slopes - goal
 
-        def stop(intermediate_result: OptimizeResult) -> None:
-            if np.abs(value(intermediate_result.x)[1]).sum() <= STOP * self.tau:
+        def stop(_: np.ndarray) -> None:
+            if gradient <= STOP * self.tau:
                 raise StopIteration
 
-        ended = minimize(
+        minimize(
             value,
             logs,
             jac=True,
@@ -186,10 +245,7 @@ class GlobalResolution(Solver):
             bounds=[(-_RANGE, _RANGE)] * len(p),
             options={"maxiter": caps.iterations, "maxcor": 20, "ftol": 0.0, "gtol": 0.0},
         )
-        gradient = float(np.abs(value(ended.x)[1]).sum())
-        late = gradient > STOP * self.tau
-        failure = f"the gradient is {gradient:.2g} after {ended.nit} iterations" if late else None
-        return ended.x, int(ended.nit), gradient, failure
+        return best, gradient, self._late(gradient)
 
 
 def vertex(
@@ -236,6 +292,8 @@ class ResolutionPlan(Plan):
     cut : (V,) boolean, the set H.
     goal : (V,) masses that the outer system was asked for.
     outer, inner : System
+    distinct : bool
+        Whether a token that is drafted twice counts once.
     realised : bool
         Whether the selected token is tested; a failed run always is, since its masses are wrong.
     """
@@ -248,15 +306,22 @@ class ResolutionPlan(Plan):
         outer: System,
         inner: System,
         *,
+        distinct: bool,
         realised: bool,
     ) -> None:
         self.problem, self.cut, self.goal, self.outer, self.inner = problem, cut, goal, outer, inner
+        self.distinct = distinct
         self.realised = realised or self.failure is not None
 
     @property
     def failure(self) -> str | None:
         """Why the run counts as failed, or None."""
         return self.outer.failure or self.inner.failure
+
+    @property
+    def spread(self) -> float:
+        """Largest less smallest log-weight outside H: what the masses of a vertex blow up."""
+        return float(np.ptp(self.outer.logs)) if len(self.outer.logs) else 0.0
 
     @property
     def selection(self) -> Float[np.ndarray, " V"]:
@@ -294,7 +359,7 @@ class ResolutionPlan(Plan):
 
     def keep(self, drafts: Int[np.ndarray, "M n"]) -> Float[np.ndarray, "M n"]:
         tokens = np.maximum(drafts, 0)
-        fresh = (drafts >= 0) & ~repeats(drafts)
+        fresh = (drafts >= 0) & ~(repeats(drafts) & self.distinct)
         inside = self.cut[tokens]
         leaves = (fresh & ~inside).any(-1, keepdims=True)
         active = fresh & (inside != leaves)

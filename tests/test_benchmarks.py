@@ -22,7 +22,7 @@ def found(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "SETTINGS", ((10, 2), (10, 5)))
         patch.setattr(tables, "BEYOND", ((1000, 4),))
-        patch.setattr(tables, "ABLATED", (10, 2))
+        patch.setattr(tables, "ABLATED", ((10, 2),))
         methods = {k: v for k, v in tables.METHODS.items() if k not in ("full-lp", "entropic")}
         patch.setattr(tables, "METHODS", methods)
         rows = tables.run(md.traces.FROZEN, "skip-8", folder, contexts=2)

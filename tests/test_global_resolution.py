@@ -71,22 +71,45 @@ def test_the_vertex_lies_in_the_polymatroid():
 
 @pytest.mark.parametrize("tau", [1e-3, 1e-4])
 @pytest.mark.parametrize("masses", ["vertex", "clipped"])
-def test_published_errors_stay_within_their_bounds(tau, masses):
-    for problem in small_problems():
-        plan = resolution(problem, tau=tau, masses=masses)
+@pytest.mark.parametrize("gradient", ["enumeration", "integral"])
+def test_published_errors_stay_within_their_bounds(tau, masses, gradient):
+    for problem in small_problems(40 if gradient == "enumeration" else 10):
+        plan = resolution(problem, tau=tau, masses=masses, gradient=gradient)
         assert plan.failure is None
         assert plan.deviation <= 15 * tau
         gap = float(md.optimal_acceptance(problem)) - float(plan.value())
         assert abs(gap) <= 10 * tau
 
 
-def test_what_a_plan_says_of_its_law_is_what_enumeration_finds():
-    for problem in small_problems():
+@pytest.mark.parametrize("gradient", ["enumeration", "integral"])
+def test_what_a_plan_says_of_its_law_is_what_enumeration_finds(gradient):
+    for problem in small_problems(40 if gradient == "enumeration" else 10):
         for realised in (False, True):
-            plan = resolution(problem, tau=1e-3, realised=realised)
+            plan = resolution(problem, tau=1e-3, realised=realised, gradient=gradient)
             assert plan.output_law() == pytest.approx(Plan.output_law(plan), abs=1e-12)
             if realised:
                 assert plan.output_law() == pytest.approx(problem.target, abs=1e-12)
+
+
+def test_the_integral_needs_no_list():
+    trace = md.traces.frozen()
+    problem = md.Problem.from_logits(
+        trace.target[0], trace.draft("skip-8")[0], "iid", n=4, draft_top_k=1000
+    )
+    assert "tokens" in str(resolution(problem, tau=1e-3, caps="tight").failure)
+    plan = resolution(problem, tau=1e-3, caps="middle", gradient="integral")
+    assert plan.failure is None
+    assert plan.deviation <= 15e-3
+
+
+def test_the_vertex_sends_weights_to_infinity_and_the_clipped_law_does_not():
+    rng = np.random.default_rng(0)
+    common = rng.normal(scale=2, size=200)
+    q, p = (md.normalise(np.exp(common + rng.normal(size=200))) for _ in range(2))
+    problem = md.Problem(q, md.IID(p, 2))
+    options = {"tau": 1e-7, "gradient": "integral"}
+    assert resolution(problem, masses="vertex", **options).spread > 50
+    assert resolution(problem, masses="clipped", **options).spread < 20
 
 
 def test_a_run_that_meets_a_cap_has_failed_and_is_still_lossless(monkeypatch):

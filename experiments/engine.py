@@ -19,6 +19,7 @@ from multidraft.experiments.cells import Cell, Function, Outcome, attempt, key
 
 TASK = 0.25  # seconds of work per task
 MOST_CELLS = 256  # in one task, however short they are
+HANDOVER = 0.01  # seconds that a Dask scheduler may spend on a task, twice what it was seen to
 RESTARTS = 3  # of a pool whose workers were killed
 AHEAD = 2  # tasks per worker that are handed out before the first is back
 CONNECT = 10  # seconds for a scheduler to answer
@@ -72,7 +73,7 @@ class Engine:
         pace = _Pace()
         tasks = pace.tasks(iter(cells))
         if self.scheduler is not None:
-            found = _on_cluster(tasks, function, self.scheduler)
+            found = _on_cluster(tasks, function, self.scheduler, pace)
         elif self.jobs == 1 and self.memory is None:
             found = (outcome for task in tasks for outcome in attempt(function, task))
         else:
@@ -86,6 +87,7 @@ class _Pace:
     """Cuts cells into tasks by the time that the last cells took."""
 
     def __init__(self) -> None:
+        self.task = TASK
         self.seconds = TASK  # so the first tasks are single cells
 
     def note(self, seconds: float) -> None:
@@ -96,7 +98,8 @@ class _Pace:
             yield task
 
     def _length(self) -> int:
-        return max(1, min(MOST_CELLS, int(TASK / max(self.seconds, 1e-6))))
+        most = MOST_CELLS * self.task / TASK
+        return int(max(1, min(most, self.task / max(self.seconds, 1e-6))))
 
 
 def _in_pool(
@@ -155,7 +158,7 @@ def _lost(cells: Iterable[Cell]) -> Iterator[Outcome]:
 
 
 def _on_cluster(
-    tasks: Iterator[list[Cell]], function: Function, scheduler: str
+    tasks: Iterator[list[Cell]], function: Function, scheduler: str, pace: _Pace
 ) -> Iterator[Outcome]:
     """Outcomes of a Dask cluster, which computes the tasks of a lost worker again itself."""
     from distributed import as_completed
@@ -169,7 +172,8 @@ def _on_cluster(
             sent[future.key] = task
             return future
 
-        ahead = AHEAD * _workers(client)
+        workers = _workers(client)
+        pace.task, ahead = max(TASK, HANDOVER * workers), AHEAD * workers
         first = [submit(task) for task in itertools.islice(tasks, ahead)]
         ready = as_completed(first, loop=client.loop)
         for future in ready:

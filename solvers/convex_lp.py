@@ -30,7 +30,7 @@ from multidraft.solvers.priority import priced_cut
 from multidraft.solvers.token_sets import SetPlan, SetSelection, TokenSets
 
 # Bytes per variable while cvxpy canonicalises and the optimiser factorises; measured, rounded up.
-_COLUMN = 6000.0
+_COLUMN = 2000.0
 
 
 @dataclass(frozen=True)

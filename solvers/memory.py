@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from multidraft import laws
 from multidraft.solvers import token_sets
 
@@ -9,14 +11,16 @@ MOST = 4e9  # bytes that a solver may take by default
 
 # Measured peaks, rounded up (results/solvers): bytes per drafted number while tuples are listed and
 # merged, per variable of a program in HiGHS, and per arc of the flow network.
-_LISTED = 100.0
-COLUMN = 1500.0
-_ARC = 300.0
+_LISTED = 50.0
+COLUMN = 1200.0
+_ARC = 100.0
 
 
 def listing(law: laws.Law, tuples: float | None = None) -> float:
     """Bytes for listing the tuples of a law and merging them by token set."""
     tuples = law.tuple_count() if tuples is None else tuples
+    if tuples > laws.MOST_TUPLES:
+        return math.inf
     return _LISTED * tuples * law.width
 
 
@@ -29,6 +33,11 @@ def refusal(method: str, law: laws.Law, needed: float, most: float) -> str | Non
     """Return the sentence of a solver that would need too much, or None."""
     if needed <= most:
         return None
+    if math.isinf(needed):
+        return (
+            f"{method} would list {law.tuple_count():.2g} tuples, more than "
+            f"{laws.MOST_TUPLES:.0g}: use {alternative(law)}."
+        )
     return (
         f"{method} needs about {needed / 1e9:.2g} GB here, more than its limit of "
         f"{most / 1e9:.2g} GB (option memory): use {alternative(law)}."

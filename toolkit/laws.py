@@ -10,7 +10,6 @@ Laws keep the arrays they are given: numpy stays numpy, torch keeps its device a
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -404,14 +403,15 @@ class WithoutReplacement(Law):
 
     def _tuples(self) -> tuple[Int[np.ndarray, "M n"], Float[np.ndarray, " M"]]:
         support = np.flatnonzero(self.probs)
-        length = min(self.n, len(support))
-        tuples = np.array(list(itertools.permutations(support, length)), dtype=np.int64)
-        mass = np.ones(len(tuples))
-        for i in range(length):
-            drawn = self.probs[tuples[:, i]]
+        probs = self.probs[support]
+        tuples, mass = np.empty((1, 0), dtype=np.int64), np.ones(1)
+        for _ in range(min(self.n, len(support))):
+            free = (tuples[:, :, None] != support).all(1)
             # What is left is summed over the other tokens, never as one minus the drawn ones.
-            others = np.where((tuples[:, :i, None] == support).any(1), 0.0, self.probs[support])
-            mass *= drawn / others.sum(-1)
+            left = np.where(free, probs, 0.0).sum(-1)
+            rows, columns = np.nonzero(free)
+            mass = mass[rows] * (probs[columns] / left[rows])
+            tuples = np.column_stack([tuples[rows], support[columns]])
         return _fill(tuples, self.n), mass
 
 

@@ -141,7 +141,8 @@ def repeats_skipped(context: Context, tokens: Tensor) -> tuple[Tensor, Weights]:
         left = (at(q, x)[:, 0] - factor * at(p, x)[:, 0]).relu()
         accept.append(ratio(left, mass * at(p, x)[:, 0]) * new[:, k])
         factor = torch.where(new[:, k], factor + mass, factor).double()
-        mass = Weights(q, p, factor).total()
+        values, rows = factor.unique(return_inverse=True)
+        mass = Weights(q, p, values).total()[rows]
     return in_turn(torch.stack(accept, -1)), Weights(q, p, factor)
 
 
@@ -472,7 +473,6 @@ EXPECTED = {
     "12 missing mass to the last token": " .. xx",
     "13 residual by position": "xx.x.x",
 }
-MILLION = {"6 distinct drafts verified as iid": "x", "6 repeated drafts skipped": "x"}
 SIGNS = {True: "x", False: ".", None: " "}
 
 
@@ -495,8 +495,7 @@ def test_every_fault_is_caught_and_no_right_rule_is():
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in FAULTS if not name.startswith("11")])
 def test_a_million_draws_on_real_laws(name: str):
-    sign = SIGNS[caught_on_real_laws(FAULTS[name], 1_000_000)]
-    assert sign == MILLION.get(name, EXPECTED[name][-1])
+    assert SIGNS[caught_on_real_laws(FAULTS[name], 1_000_000)] == EXPECTED[name][-1]
 
 
 @pytest.mark.parametrize(

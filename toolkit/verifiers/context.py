@@ -137,13 +137,13 @@ def _contexts(law: laws.Law) -> int:
 
 def _tensor(array: Any) -> Tensor:
     if not is_torch(array):
-        array = _shared(np.asarray(array))
+        array = shared(np.asarray(array))
     if array.dtype in (torch.float32, torch.float64):
         return array
     return array.to(torch.promote_types(array.dtype, torch.float32))
 
 
-def _shared(array: np.ndarray) -> Tensor:
+def shared(array: np.ndarray) -> Tensor:
     """Share the memory of an array; torch wants it writable, which broadcast views are not."""
     base = array
     while not base.flags.writeable and isinstance(base.base, np.ndarray):

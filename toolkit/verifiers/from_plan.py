@@ -21,11 +21,11 @@ from multidraft import laws, solvers
 from multidraft.arrays import take
 from multidraft.errors import Refused
 from multidraft.problem import Problem, normalise
-from multidraft.solution import TOLERANCE, Plan, Solution
+from multidraft.solution import TOLERANCE, Plan, SelectionPlan, Solution
 from multidraft.solvers.partition import Partition
 from multidraft.solvers.selection import ClippedPlan
 from multidraft.verifiers.base import Acceptance, Prepared, Rule
-from multidraft.verifiers.context import Context
+from multidraft.verifiers.context import Context, shared
 from multidraft.verifiers.passes import Weights
 
 
@@ -107,8 +107,7 @@ class PreparedPlan(Prepared):
     def __init__(self, context: Context, plans: list[Plan]) -> None:
         super().__init__(context)
         self.plans = plans
-        rows = np.concatenate([np.atleast_2d(plan.residual) for plan in plans])
-        self.residual = Weights(torch.from_numpy(rows).to(context.target.device))
+        self.residual = _residual(context, plans)
 
     @cached_property
     def partition(self) -> Partition:
@@ -131,6 +130,17 @@ class PreparedPlan(Prepared):
             return plan.keep(drafts)
         rows = zip(self.plans, drafts, strict=True)
         return np.concatenate([one.keep(row[None]) for one, row in rows])
+
+
+def _residual(context: Context, plans: list[Plan]) -> Weights:
+    """Residual laws of the plans; where a plan selects, ``(q - b)+`` without a copy."""
+    device = context.target.device
+    if isinstance(plan := plans[0], SelectionPlan) and len(plans) == 1:
+        arrays = (plan.problem.target, plan.selection)
+        q, b = (shared(np.atleast_2d(part)).to(device) for part in arrays)
+        return Weights(q, b, context.ones())
+    rows = np.concatenate([np.atleast_2d(plan.residual) for plan in plans])
+    return Weights(torch.from_numpy(rows).to(device))
 
 
 def _plan(solution: Solution) -> Plan:

@@ -100,27 +100,36 @@ def overlap(q, p, c):
 
 
 @njit(**COMPILED)
-def _weight(q, p, c, a, named, instead, y):
+def _sum(q, p, c, a):
+    """Sum of the weights ``a q + (q - c p)+`` of one block or less."""
+    above = _above(q, p, c) if c != 0.0 else _mass(q)
+    return above + a * _mass(q) if a != 0.0 else above
+
+
+@njit(**COMPILED)
+def _next(named, start, stop):
+    """Place in `named` of the smallest token in ``start .. stop - 1``, -1 if there is none."""
+    found = -1
     for j in range(named.size):
-        if named[j] == y:
-            return instead[j]
-    return a * q[y] + max(np.float64(q[y]) - c * np.float64(p[y]), 0.0)
+        if start <= named[j] < stop and (found < 0 or named[j] < named[found]):
+            found = j
+    return found
 
 
 @njit(**COMPILED)
 def _block_sums(q, p, c, a, named, instead):
-    """Sum of the weights of every block; blocks with a named token are summed token by token."""
+    """Sum of the weights of every block; named tokens cut a block into pieces."""
     sums = np.empty((q.size + BLOCK - 1) // BLOCK)
     for k in range(sums.size):
-        block = q[k * BLOCK : (k + 1) * BLOCK]
-        sums[k] = a * _mass(block) if a != 0.0 else 0.0
-        sums[k] += _above(block, p[k * BLOCK : (k + 1) * BLOCK], c) if c != 0.0 else _mass(block)
-    for token in named:
-        if token >= 0:
-            k, exact = token // BLOCK, 0.0
-            for y in range(k * BLOCK, min((k + 1) * BLOCK, q.size)):
-                exact += _weight(q, p, c, a, named, instead, y)
-            sums[k] = exact
+        start, stop = k * BLOCK, min((k + 1) * BLOCK, q.size)
+        sums[k] = 0.0
+        j = _next(named, start, stop)
+        while j >= 0:
+            token = named[j]
+            sums[k] += _sum(q[start:token], p[start:token], c, a) + instead[j]
+            start = token + 1
+            j = _next(named, start, stop)
+        sums[k] += _sum(q[start:stop], p[start:stop], c, a)
     return sums
 
 
@@ -156,9 +165,14 @@ def _find(q, p, c, a, named, instead, sums, goal):
         k += 1
     while k > 0 and sums[k] <= 0.0:  # round-off ran past the last weight
         k, goal = k - 1, np.inf
-    token = -1
-    for y in range(k * BLOCK, min((k + 1) * BLOCK, q.size)):
-        w = _weight(q, p, c, a, named, instead, y)
+    start, stop, token = k * BLOCK, min((k + 1) * BLOCK, q.size), -1
+    j = _next(named, start, stop)
+    for y in range(start, stop):
+        if j >= 0 and named[j] == y:
+            w = instead[j]
+            j = _next(named, y + 1, stop)
+        else:
+            w = a * q[y] + max(np.float64(q[y]) - c * np.float64(p[y]), 0.0)
         if w > 0.0:
             token = y
             done += w

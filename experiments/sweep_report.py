@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from multidraft import checks, plots, results
 from multidraft.errors import InputError
 from multidraft.experiments.sweep_file import OPTIMUM, PlotSpec, TableSpec
@@ -19,7 +21,8 @@ ADDED = (
     *("context", "cluster", "short", "value", "lower", "upper", "kind", "stderr", "tested"),
 )
 ACCEPTANCE = "acceptance"
-LOG = 8  # a positive axis that spans such a factor is logarithmic
+ROUND_OFF = 1e-12  # contexts that differ by less do not differ
+LOG = 4  # a positive axis that spans such a factor is logarithmic
 LAYERS = "layers skipped"
 GAP = "gap to the optimum"
 
@@ -94,8 +97,10 @@ def means(frame: polars.DataFrame, value: str = "value") -> polars.DataFrame:
 def _mean(part: polars.DataFrame, value: str) -> dict[str, Any]:
     if len(part) == 1:
         return {"value": part[value][0], "stderr": part["stderr"][0], "contexts": 1}
-    found = results.clustered_mean(part[value].to_numpy(), part["cluster"].to_numpy())
-    return {"value": found.mean, "stderr": found.stderr, "contexts": len(part)}
+    values = part[value].to_numpy()
+    found = results.clustered_mean(values, part["cluster"].to_numpy())
+    stderr = found.stderr if np.ptp(values) > ROUND_OFF else 0.0
+    return {"value": found.mean, "stderr": stderr, "contexts": len(part)}
 
 
 def table(frame: polars.DataFrame, spec: TableSpec | None = None) -> results.Table:
@@ -106,6 +111,7 @@ def table(frame: polars.DataFrame, spec: TableSpec | None = None) -> results.Tab
     columns = spec.columns or ("n" if "n" in free or not free else free[-1])
     rows = spec.rows or [name for name in free if name != columns] or ["method"]
     ordered = means(frame).sort(columns, nulls_last=True, maintain_order=True)
+    ordered = ordered.with_columns(_shown(name).alias(name) for name in rows)
     return results.pivot(ordered, rows=rows, columns=columns, digits=spec.digits)
 
 
@@ -176,7 +182,7 @@ def _lines(frame: polars.DataFrame, spec: PlotSpec) -> Figure:
     free = varied(frame)
     x = spec.x or next((name for name in ("n", *free) if name in free), "n")
     colour = spec.colour or ("method" if x != "method" else "law")
-    dash = spec.dash or ("law" if "law" in free and "law" not in (x, colour) else None)
+    dash = spec.dash or ("law" if "law" in free and "law" not in (x, colour, spec.panel) else None)
     found, panel = _panelled(means(frame), free, {x, colour, dash}, spec.panel)
     found = found.with_columns(_named(name) for name in (colour, dash) if _is_number(found, name))
     positive = found[x].to_numpy()
@@ -208,6 +214,7 @@ def _heat(frame: polars.DataFrame, spec: PlotSpec) -> Figure:
     free = varied(frame)
     x, y = spec.x or "n", spec.y or next((n for n in ("top_k", "temperature") if n in free), "law")
     found, panel = _panelled(means(frame), free, {x, y}, spec.panel)
+    found = found.with_columns(_shown(name).alias(name) for name in (x, y))
     return plots.heat_map(
         found, x=x, y=y, panel=panel, xlabel=_label(x), ylabel=_label(y), label=ACCEPTANCE
     )

@@ -159,6 +159,21 @@ def test_the_ends_of_the_optimum_are_attained_where_there_is_room(case, law, n):
         assert value == pytest.approx(interval.upper[0], abs=1e-12)
 
 
+@pytest.mark.parametrize(("pieces", "end"), [(2000, "lower"), (1, "upper")])
+def test_without_replacement_many_tiny_tokens_and_few_large_ones_are_the_ends(pieces, end):
+    """Three drafts from a draft law of two listed tokens: is the one that matters among them?"""
+    target = Listed(np.array([[2]]), np.array([[0.93]]), np.array([0.93]))
+    draft = Listed(np.array([[3, 2]]), np.array([[0.62, 0.19]]), np.array([0.19]))
+    q = np.array([0.93, 0.0, 0.07, *np.zeros(pieces)])
+    p = np.array([0.19, 0.62, 0.0, *np.full(pieces, 0.19 / pieces)])
+    value = md.optimal_acceptance(md.Problem(md.normalise(q), drafts("without-replacement", 3, p)))
+    interval = partial.optimum(Pair.of(target, draft), "without-replacement", 3)
+    assert interval.width[0] > 0.1
+    # What is unlisted on both sides can meet at the upper end: at most the target's rest.
+    room = 0.07 + 1e-9 if end == "upper" else 2e-4
+    assert float(value) == pytest.approx(getattr(interval, end)[0], abs=room)
+
+
 def split(pair: Pair, completion: partial.Completion) -> tuple[np.ndarray, np.ndarray]:
     """A completion with its buckets split into 500 equal tokens each, which keeps the caps."""
     width = pair.ids.shape[1]

@@ -14,6 +14,7 @@ from multidraft.report.words import LAWS, number, percent, system
 
 _N = 4  # the number of drafts that the advice is about
 _CLEAR = 2.0  # standard errors that make a difference clear
+_FEW = 5  # contexts: smaller groups are not worth a sentence
 
 
 def advice(
@@ -41,8 +42,8 @@ def _possible(content: Mapping[str, Any]) -> str:
 
 
 def _candidates(content: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Systems of `_N` drafts, the most accepted first."""
-    rows = [row for row in content["rules"] if row["n"] == _N]
+    """Systems of `_N` drafts, the most accepted first; not those of which only bounds are known."""
+    rows = [row for row in content["rules"] if row["n"] == _N and row["kind"] != "bound"]
     return sorted(rows, key=middle, reverse=True)
 
 
@@ -59,11 +60,11 @@ def _law_and_rule(
         return f"Use {name}: {number(best)}, above every other system whatever the logs leave out."
     second = next(row for row in others if row["rule"] != best["rule"] or row["law"] != best["law"])
     apart = _difference(ends, best, second, clusters)
-    verdict = "clearly" if _is_clear(apart) else "not clearly"
+    verdict = "a clear one" if _is_clear(apart) else "not a clear one: take the simpler of the two"
     return (
         f"Use {name}: {number(best)}, {percent(best['share'])} of what its drafts can gain over "
         f"one draft. Next is {_named(second)}; the difference, context by context, is "
-        f"{number(apart)}: {verdict} different from zero."
+        f"{number(apart)}, {verdict}."
     )
 
 
@@ -119,9 +120,10 @@ def _tree(content: Mapping[str, Any]) -> str:
 
 def _lost(content: Mapping[str, Any]) -> str:
     by_kind = [row for row in content["losses"] if row["by"] == "token that follows"]
-    worst = max(content["losses"], key=lambda row: row["share"] / row["contexts"])
     most = max(by_kind, key=lambda row: row["share"])
     total = sum(row["contexts"] for row in by_kind)
+    large = [row for row in content["losses"] if row["contexts"] >= max(_FEW, total / 20)]
+    worst = max(large or by_kind, key=lambda row: row["share"] / row["contexts"])
     return (
         f"{percent(most['share'])} of all losses are where the token that follows is of the kind "
         f"“{most['group']}” ({percent(most['contexts'] / total)} of the contexts). Losses are "

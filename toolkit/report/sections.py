@@ -197,7 +197,7 @@ def default(content: Content) -> str:
 
 
 def _brief(name: str) -> str:
-    return name.replace(" drafts", "").replace(" tokens", "")
+    return name.replace("drafts ", "").replace(" drafts", "").replace(" tokens", "")
 
 
 def trees(content: Content) -> str:

@@ -68,9 +68,9 @@ def system(law: str, rule: str, n: int | None = None) -> str:
     Examples
     --------
     >>> system("top", "naive", 4), system("without-replacement", "rrsw")
-    ('4 most probable tokens, match', 'drafts without replacement, rrsw')
+    ('4 most probable tokens, match (naive)', 'drafts without replacement, rrsw')
     """
-    verified = {"naive": "match", "interval": "interval partition"}.get(rule, rule)
+    verified = {"naive": "match (naive)", "interval": "interval partition"}.get(rule, rule)
     count = "" if n is None else f"{n} "
     drafts = {
         "top": f"{count}most probable tokens",

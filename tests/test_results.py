@@ -212,3 +212,9 @@ def test_the_header_is_readable_without_this_package(tmp_path, frame):
     results.write(tmp_path / "rows", frame, results.header(CONFIGURATION, "from content"))
     metadata = pyarrow.parquet.read_schema(tmp_path / "rows").metadata
     assert json.loads(metadata[b"multidraft"])["seeds"] == "from content"
+
+
+def test_a_header_is_its_owners_alone():
+    first = results.header({}, [0])
+    first["versions"].clear()
+    assert "multidraft" in results.header({}, [0])["versions"]

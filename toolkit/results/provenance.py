@@ -65,7 +65,7 @@ def header(configuration: Mapping[str, Any], seeds: str | list[int]) -> dict[str
         "configuration": json.loads(canonical(configuration)),
         "configuration_hash": digest(configuration),
         "seeds": seeds,
-        "versions": _versions(),
+        "versions": dict(_versions()),  # a copy: the cached one is everybody's
         "git": _git(),
         "machine": _machine(),
         "written": datetime.now(UTC).isoformat(timespec="seconds"),

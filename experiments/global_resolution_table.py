@@ -165,7 +165,7 @@ def report(found: results.Results, folder: Path) -> None:
     write_text(
         folder / "README.md",
         _PAGE.format(
-            contexts=found.header["configuration"]["contexts"],
+            contexts=frame.filter(column="interval")["context"].n_unique(),
             draft=found.header["configuration"]["draft"],
             time=_pivot(frame, _time),
             quality=_pivot(frame, _quality),

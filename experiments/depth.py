@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -24,41 +23,34 @@ import multidraft as md
 from multidraft import models, texts, trees
 from multidraft.files import write_text
 from multidraft.models.transformer import Transformer
-from multidraft.report.deeper import contributions
+from multidraft.report.deeper import TREES, contributions
 from multidraft.results import clustered_mean
 from multidraft.transform import probabilities
 
-CONTEXTS, HISTORY, SEED = 32, 32, 0
+CONTEXTS, HISTORY, SEED = 128, 32, 0
+_BATCH = 32  # contexts at once: two tables of laws at 15 slots are 380 MB
+_CHAINS, _WIDE = ("chain of 4", "chain of 8"), ("4 paths of 2", "2 children, depth 3")
 
 
 class Case(NamedTuple):
-    """A tree with a draft law and a rule."""
+    """A tree of the report with a draft law and a rule."""
 
     name: str
-    build: Callable[[str], trees.Tree]
     law: str
     rule: str
 
-
-def _trees() -> dict[str, Callable[[str], trees.Tree]]:
-    return {
-        "chain of 4": lambda law: trees.chain(4, law),
-        "chain of 8": lambda law: trees.chain(8, law),
-        "4 paths of 2": lambda law: trees.paths(4, 2, law),
-        "2 children, depth 3": lambda law: trees.k_ary(2, 3, law),
-    }
+    @property
+    def tree(self) -> trees.Tree:
+        """The tree, all of whose nodes draft by the law."""
+        return trees.Tree(TREES[self.name](np.empty(0)).parents, self.law)
 
 
 def cases() -> list[Case]:
-    """What is measured: chains of one draft, and wider trees with three systems."""
-    found = [Case(name, build, "iid", "rrs") for name, build in _trees().items() if "chain" in name]
-    for law, rule in (("top", "naive"), ("without-replacement", "rrsw"), ("iid", "interval")):
-        found += [
-            Case(name, build, law, rule)
-            for name, build in _trees().items()
-            if "chain" not in name or rule == "naive"
-        ]
-    return found
+    """What is measured: chains with two systems, wider trees with three."""
+    single = ("iid", "rrs"), ("top", "naive")
+    several = ("top", "naive"), ("without-replacement", "rrsw"), ("iid", "interval")
+    chains = [Case(name, *system) for system in single for name in _CHAINS]
+    return chains + [Case(name, *system) for system in several for name in _WIDE]
 
 
 class After:
@@ -106,33 +98,40 @@ def contexts_of(model: models.Model) -> tuple[Int[np.ndarray, "B T"], Int[np.nda
 
 
 def measure(
-    case: Case, target: After, draft: After, owners: Int[np.ndarray, " B"]
+    case: Case,
+    target: Transformer,
+    draft: Transformer,
+    rows: Int[np.ndarray, "B T"],
+    owners: Int[np.ndarray, " B"],
 ) -> dict[str, Any]:
     """Estimated and real block length of one case, and the error of their difference."""
-    tree = case.build(case.law)
-    uniforms = np.random.default_rng(SEED).random((len(owners), tree.nodes))
-    drafted = trees.draw(tree, target, draft, uniforms)
-    rule = trees.get("top-down", rule=case.rule)
-    real = rule.expected_length(drafted)
-    estimate = _estimates(case, tree, drafted.target[:, 0], drafted.draft[:, 0])
-    apart = clustered_mean(real - estimate, owners)
+    parts = [
+        _batch(case, After(target, part), After(draft, part), seed)
+        for seed, part in enumerate(np.split(rows, range(_BATCH, len(rows), _BATCH)))
+    ]
+    real, accepted = (np.concatenate(part) for part in zip(*parts, strict=True))
+    estimate = contributions(case.tree, accepted)
     return {
         "tree": case.name,
         "law": case.law,
         "rule": case.rule,
         "estimated": float(estimate.mean()),
         "measured": float(real.mean()),
-        "error": apart.stderr,
+        "error": clustered_mean(real - estimate, owners).stderr,
     }
 
 
-def _estimates(
-    case: Case, tree: trees.Tree, q: Float[np.ndarray, "B V"], p: Float[np.ndarray, "B V"]
-) -> Float[np.ndarray, " B"]:
-    """Numbers, one per context, whose mean is the estimate from the mean acceptance of one step."""
+def _batch(
+    case: Case, target: After, draft: After, seed: int
+) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, "B n"]]:
+    """Real block lengths, and acceptance of one step by 1, 2, ... drafts at the same contexts."""
+    tree = case.tree
+    uniforms = np.random.default_rng([SEED, seed]).random((len(target.contexts), tree.nodes))
+    drafted = trees.draw(tree, target, draft, uniforms)
+    real = trees.get("top-down", rule=case.rule).expected_length(drafted)
+    laws = drafted.target[:, 0], drafted.draft[:, 0]
     width = max(map(len, tree.children))
-    columns = [_acceptance(case, q, p, n) for n in range(1, width + 1)]
-    return contributions(tree, np.column_stack(columns))
+    return real, np.column_stack([_acceptance(case, *laws, n) for n in range(1, width + 1)])
 
 
 def _acceptance(
@@ -151,11 +150,10 @@ def main() -> None:
     assert isinstance(target, Transformer)
     assert isinstance(draft, Transformer)
     rows, owners = contexts_of(target)
-    laws = After(target, rows), After(draft, rows)
     content = {
         "pair": f"{target.name} with {draft.name}",
         "contexts": CONTEXTS,
-        "rows": [measure(case, *laws, owners) for case in cases()],
+        "rows": [measure(case, target, draft, rows, owners) for case in cases()],
     }
     place = Path(str(resources.files("multidraft.report") / "depth.json"))
     write_text(place, json.dumps(content, indent=1) + "\n")

@@ -255,6 +255,7 @@ def test_a_log_that_ends_early_is_refused(logs):
     [
         ("{broken", "line 2 is no JSON"),
         ("3", "line 2 is neither a response nor a list"),
+        ('{"choices": [{"logprobs": {"content": []}}]}', "line 2 is of the chat API"),
         ('{"choices": [{"text": "a"}]}', "line 2 holds neither prompt_logprobs nor logprobs"),
     ],
 )

@@ -154,6 +154,8 @@ def _entries(choice: Any) -> list[Entry | Fault | None]:
         parts = [shape.get(name) for name in ("top_logprobs", "tokens", "token_logprobs")]
         if all(isinstance(part, list) for part in parts):
             return _each(_by_text, *parts)
+        if "content" in shape:
+            raise Fault("is of the chat API: let both models score one text by completions instead")
     raise Fault("holds neither prompt_logprobs nor logprobs with top_logprobs: ask for them")
 
 

@@ -86,15 +86,15 @@ class SplitPlan(Plan):
     @cached_property
     def inner(self) -> SetPlan:
         """Tuples inside H, which fill the tokens of H."""
-        return self._part(self._sets.inside(self.cut), self.cut)
+        return self._part(self._sets.inside(self.cut))
 
     @cached_property
     def outer(self) -> SetPlan:
         """Tuples that leave H, by their tokens outside."""
-        return self._part(self._sets.restricted(~self.cut), ~self.cut)
+        return self._part(self._sets.restricted(~self.cut))
 
-    def _part(self, sets: TokenSets, tokens: Bool[np.ndarray, " V"]) -> SetPlan:
-        flow = maximum_flow(sets, np.where(tokens, self.problem.target, 0.0)).flow
+    def _part(self, sets: TokenSets) -> SetPlan:
+        flow = maximum_flow(sets, self.problem.target).flow
         return SetPlan.repaired(self.problem, sets, flow)
 
     @property

@@ -106,6 +106,15 @@ def test_flows_that_break_a_constraint_are_trimmed_before_they_count():
     assert proof.lower <= least_cut(PROBLEM)
 
 
+def test_flows_are_rounded_far_below_their_own_precision():
+    # All exact masses are multiples of 1/4 here, and a flow of 1/2 less one ulp is no 1/4.
+    problem = md.Problem([0.25, 0.5, 0.25], md.WithoutReplacement([0.4, 0.2, 0.4], 4, short="pad"))
+    plan = set_plan(problem, "max-flow")
+    short = SetPlan(problem, plan.sets, np.nextafter(plan.flow, 0))
+    proof = rational.prove(short, np.ones(3, dtype=bool))
+    assert proof is not None and 0 < proof.gap < Fraction(1, 10**15)
+
+
 def test_a_basis_that_is_not_feasible_is_mended_only_within_the_tolerance():
     plan = set_plan(PROBLEM)
     assert plan.forest is not None

@@ -15,7 +15,7 @@ import multidraft as md
 from multidraft import laws, solvers
 from multidraft.errors import InputError, Refused
 from multidraft.solution import Status, upper_bound
-from multidraft.solvers import highs, prefix, priority
+from multidraft.solvers import highs, pair, prefix, priority
 from multidraft.solvers.max_flow import MaxFlow
 from multidraft.solvers.max_flow_networkx import MaxFlowNetworkX
 from multidraft.solvers.optimised_max_flow import OptimisedMaxFlow
@@ -237,6 +237,14 @@ def test_pair_over_subsets_and_prefixes(n: int):
         assert certain == (float(md.optimal_acceptance(problem)) > 1 - 1e-13)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_pair_evaluates_the_expression_of_the_paper(n: int):
+    q, p, outside = np.array([0.3]), np.array([0.6]), np.array([0.4])
+    (value,) = pair.expression(q, p, outside, n)
+    stated = {1: 0.3 + 0.4, 2: 0.3 + 0.4**2 + 2 * 0.6 * 0.4, 3: 0.3 + 1 - 0.6**3}
+    assert value == pytest.approx(stated[n], abs=1e-15)
+
+
 def test_pair_knows_when_acceptance_one_is_possible():
     # Flat drafts, Khisti et al.'s toy: three tokens, each q(S) against p(S)^2.
     draft = np.full(3, 1 / 3)
@@ -252,6 +260,7 @@ def test_cutting_planes_end_where_all_constraints_do():
     for law in ("iid", "independent", "explicit"):
         problem = random_problem(rng, law, 9, 2)
         written, generated = (Polymatroid(all_sets=size).solve(problem) for size in (9, 1))
+        assert generated.status is not Status.LIMIT
         assert float(written.acceptance) == pytest.approx(float(generated.acceptance), abs=1e-7)
     one_round = Polymatroid(all_sets=1, rounds=0).solve(random_problem(rng, "iid", 9, 2))
     assert one_round.status is Status.LIMIT
@@ -319,6 +328,8 @@ def test_round_off_is_not_infeasibility(name: str):
         q, p = (md.normalise(10.0**powers) for powers in exponents)
         solution = md.solve(md.Problem(q, md.IID(p, 2)), name)
         assert solution.status is Status.OPTIMAL
+        # In units of mass alone the tolerance of the optimiser would show: gaps of 1e-10.
+        assert abs(solution.certificate.gap) < 1e-13
 
 
 def test_presolve_is_tried_again_without(monkeypatch: pytest.MonkeyPatch):

@@ -101,6 +101,16 @@ def _global_resolution(folder: Path, quick: bool, trace: Path | None) -> None:
     bench.report(found, folder)
 
 
+def _open_laws(folder: Path, quick: bool, trace: Path | None) -> str:
+    from multidraft import traces
+    from multidraft.experiments import open_laws as bench
+
+    cases = bench.CASES[:6] if quick else bench.CASES
+    found = bench.run(trace or traces.FROZEN, folder, contexts=2 if quick else 8, cases=cases)
+    machine = _machine("open-laws", found.header)
+    return bench.PAGE.format(machine=machine, table=bench.table(found.frame))
+
+
 def _sweep(folder: Path, quick: bool, trace: Path | None) -> str:
     import polars
 
@@ -126,6 +136,7 @@ BENCHES: dict[str, Callable[[Path, bool, Path | None], str | None]] = {
     "solvers": _solvers,
     "verifiers": _verifiers,
     "global-resolution": _global_resolution,
+    "open-laws": _open_laws,
     "sweep": _sweep,
 }
 

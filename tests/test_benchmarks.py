@@ -6,7 +6,7 @@ import pytest
 
 import multidraft as md
 from multidraft.errors import InputError
-from multidraft.experiments import benchmarks
+from multidraft.experiments import benchmarks, open_laws
 from multidraft.experiments import global_resolution_table as tables
 
 
@@ -69,3 +69,16 @@ def test_merging_undrafted_tokens_changes_no_optimum():
     assert float(md.optimal_acceptance(small)) == pytest.approx(
         float(md.optimal_acceptance(problem)), abs=1e-14
     )
+
+
+def test_open_laws_are_solved_with_proof(tmp_path):
+    cases = (("independent", 3, 40), ("without-replacement", 3, 40))
+    rows = open_laws.run(md.traces.FROZEN, tmp_path, contexts=2, cases=cases)
+    frame = rows.frame
+    assert len(frame) == 4
+    assert set(frame["status"]) == {"OPTIMAL"}
+    assert (frame["gap"].abs() < 1e-10).all()
+    assert (frame.filter(law="independent")["cut_gap"] < 1e-9).all()
+    assert frame["acceptance"].is_between(0.01, 0.999).all()
+    lines = open_laws.table(frame).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:]] == [law for law, _, _ in cases]

@@ -344,10 +344,27 @@ def test_numpy_and_torch_give_the_same_tokens():
     assert outcomes(torch_out) == outcomes(numpy_out)
 
 
-def test_logits_of_one_transformation_are_verified_losslessly():
-    logits = torch.randn(2, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    q, p = probabilities(logits, temperature=0.7, top_k=4, top_p=0.95)
-    testing.assert_lossless("rrs", md.IID(p.numpy(), 3), q.numpy())
+@pytest.mark.parametrize("law", ["iid", "independent", "without-replacement"])
+def test_logits_are_shaped_once_for_both_laws(law: str):
+    logits = torch.randn(2, 3, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    draft: Any = logits[1] if law != "independent" else [logits[1], logits[1].flip(-1)]
+    heat: Any = 0.9 if law != "independent" else [0.9, 1.5]
+    shape: Any = {"n": 2, "temperature": 0.7, "top_k": 4, "top_p": 0.95}
+    q, made = verifiers.from_logits(logits[0], draft, law, draft_temperature=heat, **shape)
+    problem = md.Problem.from_logits(logits[0], draft, law, draft_temperature=heat, **shape)
+    assert np.abs(q.numpy() - problem.target).max() < 1e-15
+    assert np.abs(np.asarray(made.probs) - problem.law.probs).max() < 1e-15
+    for i in range(3):
+        name = "rrsw" if law == "without-replacement" else "rrs"
+        testing.assert_lossless(name, made[i].numpy(), q[i].numpy())
+
+
+def test_gradients_are_no_obstacle():
+    q, p = random_laws(2, 20).requires_grad_()
+    rule, law = verifiers.get("rrs"), laws.IID(p.detach(), 2)
+    drafts = drawn(rule, q, law, 2)
+    tracked = laws.IID(p, 2, check=False)
+    assert rule.verify(q, tracked, drafts, uniforms=md.uniforms(range(2), 2)).token.shape == (2,)
 
 
 def test_generator_fills_the_uniforms():

@@ -20,8 +20,9 @@ def command(
 
     Names: full-vocabulary (the exact optimum in units of a sort), solvers (every formulation on
     small vocabularies), verifiers (every rule in passes over the laws), global-resolution (the
-    published solver beside the exact ones, on recorded laws), sweep (10,000 short cells against a
-    plain loop over them).
+    published solver beside the exact ones, on recorded laws), open-laws (the exact optimum for
+    different drafters and without replacement), sweep (10,000 short cells against a plain loop over
+    them).
 
     Parameters
     ----------
@@ -30,8 +31,8 @@ def command(
     output
         Folder that gets a folder of this name.
     trace
-        Recorded laws for global-resolution (default: the trace that ships with the package) and for
-        sweep (default: the trace in the cache).
+        Recorded laws for global-resolution and open-laws (default: the trace that ships with the
+        package) and for sweep (default: the trace in the cache).
     quick
         Fewer sizes and repeats.
     """

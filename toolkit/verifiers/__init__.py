@@ -12,10 +12,30 @@ from typing import TYPE_CHECKING, Any
 from multidraft.checks import choice
 
 if TYPE_CHECKING:
-    from multidraft.verifiers.base import Drafts, Rule
+    from multidraft.verifiers.base import Acceptance, Drafts, Outcome, Rule
+    from multidraft.verifiers.logits import from_logits
     from multidraft.verifiers.randomness import uniforms
 
-__all__ = ["Drafts", "Rule", "get", "names", "uniforms"]
+__all__ = [
+    "Acceptance",
+    "Drafts",
+    "Outcome",
+    "Rule",
+    "from_logits",
+    "get",
+    "names",
+    "uniforms",
+]
+
+# Public name -> module. torch is imported by the first rule or array that needs it.
+_HOME = {
+    "Acceptance": "base",
+    "Drafts": "base",
+    "Outcome": "base",
+    "Rule": "base",
+    "from_logits": "logits",
+    "uniforms": "randomness",
+}
 
 # name -> module and class
 RULES: dict[str, tuple[str, str]] = {
@@ -56,9 +76,6 @@ def get(name: str, **options: Any) -> Rule:
 
 
 def __getattr__(name: str) -> Any:
-    # torch is imported by the first rule or array that needs it, not by the list of names.
-    if name in ("Drafts", "Rule"):
-        return getattr(import_module("multidraft.verifiers.base"), name)
-    if name == "uniforms":
-        return import_module("multidraft.verifiers.randomness").uniforms
+    if name in _HOME:
+        return getattr(import_module(f"multidraft.verifiers.{_HOME[name]}"), name)
     raise AttributeError(f"module 'multidraft.verifiers' has no attribute {name!r}")

@@ -138,6 +138,8 @@ def _contexts(law: laws.Law) -> int:
 def _tensor(array: Any) -> Tensor:
     if not is_torch(array):
         array = shared(np.asarray(array))
+    if array.requires_grad:
+        array = array.detach()
     if array.dtype in (torch.float32, torch.float64):
         return array
     return array.to(torch.promote_types(array.dtype, torch.float32))

@@ -20,26 +20,8 @@ from numba import njit
 
 from multidraft import laws
 from multidraft.problem import Problem
-from multidraft.solvers.prefix import (
-    _arrival_nodes as arrival_nodes,
-)
-from multidraft.solvers.prefix import (
-    _arrive_heavy as arrive_heavy,
-)
-from multidraft.solvers.prefix import (
-    _arrive_light as arrive_light,
-)
-from multidraft.solvers.prefix import (
-    _later as later,
-)
-from multidraft.solvers.prefix import (
-    _mass_of_others as mass_of_others,
-)
-from multidraft.solvers.prefix import (
-    argsort_nonnegative,
-    hit_probability,
-    in_parallel,
-)
+from multidraft.solvers import prefix
+from multidraft.solvers.prefix import argsort_nonnegative, hit_probability, in_parallel
 
 
 def matched(problem: Problem) -> Float[np.ndarray, "*batch"]:
@@ -104,7 +86,7 @@ def _iid_rows(q, p, counts, out, start, stop):
 def _without_replacement_rows(q, p, counts, out, start, stop):
     for i in range(start, stop):
         n = min(int(counts[i]), int(np.count_nonzero(p[i])))
-        times, weights = arrival_nodes(p[i], n)
+        times, weights = prefix._arrival_nodes(p[i], n)
         out[i] = _without_replacement(q[i], p[i], n, times, weights)
 
 
@@ -115,7 +97,7 @@ def _without_replacement(q, p, n, times, weights):
     ``sum_y q_y p_y`` and ``sum_y q_y p_y sum_{i != y} p_i / (1 - p_i)``.
     """
     order = np.flatnonzero(p > 0.0)
-    others = mass_of_others(p, order)
+    others = prefix._mass_of_others(p, order)
     total = others[0] + p[order[0]]
     odds = 0.0
     for i in range(order.size):
@@ -141,11 +123,11 @@ def _later_arrivals(q, p, order, n, times, weights):
     for y in order:
         rate = q[y] * p[y]
         if heavy[y]:
-            arrive_heavy(one_out, times, p[y])
+            prefix._arrive_heavy(one_out, times, p[y])
             one_out += rate * np.exp(-p[y] * times) * before
-            arrive_heavy(before, times, p[y])
+            prefix._arrive_heavy(before, times, p[y])
         else:  # the factor k_y of every light token is in the weights
-            arrive_light(one_out, times, p[y])
+            prefix._arrive_light(one_out, times, p[y])
             one_out += rate * before
-            arrive_light(before, times, p[y])
-    return later(one_out, weights)
+            prefix._arrive_light(before, times, p[y])
+    return prefix._later(one_out, weights)

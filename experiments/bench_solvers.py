@@ -275,21 +275,20 @@ def _size(row: Row) -> Size:
 def _section(size: Size, rows: list[Row]) -> str:
     title = f"### {size.law}, V = {size.vocabulary}, n = {size.n}\n\n"
     heading = ["method", "time", "memory", "gap", "speed-up", "status", "proof"]
-    lines = [heading, ["---", *["---:"] * 4, "---", "---"], *(_line(row) for row in rows)]
-    return title + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    solved = [row for row in rows if row["reason"] is None]
+    lines = [heading, ["---", *["---:"] * 4, "---", "---"], *map(_line, solved)]
+    others = [f"- {row['method']}: {row['reason']}\n" for row in rows if row["reason"] is not None]
+    laid_out = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return title + laid_out + "".join(["\n", *others] if others else [])
 
 
 def _line(row: Row) -> list[str]:
-    if row["reason"] is not None:
-        return [row["method"], "", "", "", "", row["reason"], ""]
-    gap = "" if row["gap"] is None else f"{max(row['gap'], 0.0):.0e}"
-    speedup = "" if row["speedup"] is None else f"{row['speedup']:.3g}"
     return [
         row["method"],
         _duration(row["seconds"]),
         f"{row['megabytes']:.0f} MB",
-        gap,
-        speedup,
+        "" if row["gap"] is None else f"{max(row['gap'], 0.0):.0e}",
+        "" if row["speedup"] is None else f"{row['speedup']:.3g}",
         row["status"],
         row["proof"] or "",
     ]
@@ -305,9 +304,10 @@ def figure(frame: polars.DataFrame) -> Figure:
 
     from multidraft import plots
 
-    solved = frame.filter(
-        polars.col("reason").is_null() & ~polars.col("method").is_in(list(VARIANTS))
-    ).with_columns(error=polars.lit(None, dtype=polars.Float64))
+    left_out = polars.col("method").is_in([*VARIANTS, "pair", "global-resolution"])
+    solved = frame.filter(polars.col("reason").is_null() & ~left_out).with_columns(
+        error=polars.lit(None, dtype=polars.Float64)
+    )
     drawn = plots.lines(
         solved,
         x="sets",

@@ -208,6 +208,19 @@ def test_plans_survive_the_disk(instance: Instance, tmp_path_factory: pytest.Tem
         assert loaded.conditional(tuples).sum(-1) == pytest.approx(1)
 
 
+def test_large_plans_and_batches_keep_their_laws_on_the_disk(tmp_path: Path):
+    flat = np.full(500, 1 / 500)
+    for target in (flat, np.stack([flat, flat])):
+        problem = md.Problem(target, md.IID(flat, 2))
+        plan = md.solve(problem, "subset").plan
+        assert plan is not None
+        plan.save(tmp_path / "plan.npz")
+        assert np.load(tmp_path / "plan.npz")["selection"] == pytest.approx(plan.selection)
+        assert (md.load(tmp_path / "plan.npz").target == target).all()
+        with pytest.raises(InputError, match="solve its problem again"):
+            md.load_plan(tmp_path / "plan.npz")
+
+
 def test_damaged_plans_are_one_sentence(tmp_path: Path):
     path = tmp_path / "plan.npz"
     plan = set_plan(PROBLEM)

@@ -164,8 +164,9 @@ def test_a_saved_problem_and_the_plan_of_its_solution(capsys, tmp_path):
     stored = np.load(plan, allow_pickle=False)
     np.testing.assert_array_equal(stored["target"], TARGET)
     assert stored["selection"].sum() == pytest.approx(1)
-    kept = stored["mass"] @ stored["keep"].sum(-1)
+    kept = stored["flow"].sum()
     assert kept == pytest.approx(0.69)
+    assert md.load_plan(plan).value() == pytest.approx(0.69)
     output = kept * 0 + stored["kept"] + (1 - kept) * stored["residual"]
     np.testing.assert_allclose(output, TARGET, atol=1e-12)
 

@@ -136,31 +136,26 @@ class Plan(ABC):
         return tuples, mass[:, None] * self.conditional(tuples)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan with its problem to one ``.npz`` file, for :func:`load_plan` (small V).
+        """Write the plan with its problem to one ``.npz`` file (arrays, no pickle).
 
         The arrays are those of :meth:`Problem.save <multidraft.Problem.save>` and
 
-        ``members`` (M, n)
-            token sets of the draft law, ids in increasing order, -1 pads;
-        ``flow`` (M, n)
-            mass that each set sends to each of its tokens: the kept mass;
-        ``selection``, ``residual`` (V,)
-            the selection law, and the law of the output when nothing is kept.
-
-        Raises
-        ------
-        InputError
-            A batch, or a law with too many tuples to list: save the problem and solve it again.
+        ``selection``, ``kept``, ``residual`` (*batch, V)
+            the selection law, the mass kept of each token, the law of the output when nothing is
+            kept;
+        ``members`` (M, n), ``flow`` (M, n)
+            for one context and at most ``rational.MOST_TUPLES`` tuples: the token sets of the draft
+            law, ids in increasing order, -1 pads, and the mass that each keeps of each of its
+            tokens. :func:`load_plan` needs these.
         """
+        from multidraft.rational import MOST_TUPLES
         from multidraft.solvers.token_sets import SetPlan
 
-        plan = SetPlan.of(self)
-        write_arrays(
-            path,
-            self.problem.packed()
-            | {"members": plan.sets.members, "flow": plan.flow}
-            | {"selection": self.selection, "residual": self.residual},
-        )
+        arrays = {"selection": self.selection, "kept": self.kept, "residual": self.residual}
+        if not self.problem.batch and self.problem.law.tuple_count() <= MOST_TUPLES:
+            plan = SetPlan.of(self)
+            arrays |= {"members": plan.sets.members, "flow": plan.flow}
+        write_arrays(path, self.problem.packed() | arrays)
 
     def _tokens(self, drafts: Any) -> Int[np.ndarray, "M n"]:
         if self.problem.batch:
@@ -185,8 +180,12 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
 
     arrays = read_arrays(path)
     problem = unpack(arrays, path)
-    sets = TokenSets.of(problem.law)
-    flow = arrays.get("flow")
+    if "residual" in arrays and "flow" not in arrays:
+        raise InputError(
+            f"{os.fspath(path)} holds no table of the plan, which was too large: solve its problem "
+            "again, multidraft.load reads it."
+        )
+    sets, flow = TokenSets.of(problem.law), arrays.get("flow")
     known = np.array_equal(arrays.get("members", ()), sets.members)
     if not known or flow is None or flow.shape != sets.members.shape or flow.dtype != np.float64:
         raise InputError(f"{os.fspath(path)} is damaged, or not a plan that save() wrote.")

@@ -11,13 +11,11 @@ import multidraft as md
 from multidraft.cli.output import Json, print_fields, print_json, print_table
 from multidraft.cli.problem import NOTHING, ProblemOptions
 from multidraft.errors import InputError
-from multidraft.files import atomic
 
 if TYPE_CHECKING:
-    from multidraft.solution import Plan, Solution
+    from multidraft.solution import Solution
 
 SHOWN = 10  # tokens of a cut that are listed
-LISTED = 100_000  # tuples whose conditional laws a plan file lists
 
 
 def command(
@@ -34,8 +32,9 @@ def command(
     method
         A solver from `multidraft methods`; auto takes the first that accepts the problem.
     plan
-        Write the plan to this .npz file: selection law, residual law and, for small vocabularies,
-        the probability that each drafted token of each tuple is kept.
+        Write the plan with its problem to this .npz file: selection law, residual law and, for
+        small vocabularies, the mass that each token set keeps of each of its tokens
+        (multidraft.load_plan reads it).
     """
     solution = md.solve(given.problem(), method)
     if plan is not None:
@@ -59,6 +58,8 @@ def as_data(solution: Solution) -> dict[str, Any]:
         "upper": certificate.upper,
         "gap": certificate.gap,
         "violation": certificate.violation,
+        "exact": certificate.exact,
+        "proof": str(certificate.proof) if certificate.proved else None,
         "cut": cuts if solution.problem.batch else cuts[0],
         "method": solution.method,
         "status": solution.status.value,
@@ -81,24 +82,7 @@ def save_plan(solution: Solution, path: Path) -> None:
         raise InputError(f"{solution.method} finds the value only: choose another --method.")
     if path.suffix != ".npz":
         raise InputError(f"--plan {path}: the plan is written as .npz.")
-    arrays = {
-        "target": solution.problem.target,
-        "selection": plan.selection,
-        "kept": plan.kept,
-        "residual": plan.residual,
-        "cut": solution.certificate.cut,
-        **_tuples(solution, plan),
-    }
-    with atomic(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-
-
-def _tuples(solution: Solution, plan: Plan) -> dict[str, np.ndarray]:
-    law = solution.problem.law
-    if law.batch or law.tuple_count() > LISTED:
-        return {}
-    tuples, mass = law.enumerate()
-    return {"tuples": tuples, "mass": mass, "keep": plan.keep(tuples)}
+    plan.save(path)
 
 
 def _fields(solution: Solution) -> dict[str, Any]:
@@ -113,6 +97,7 @@ def _fields(solution: Solution) -> dict[str, Any]:
         "upper bound": float(data["upper"]),
         "gap": float(data["gap"]),
         "violation": float(data["violation"]),
+        "in rationals": data["proof"] or "not proved: no plan, or too many tuples",
         "cut": f"{len(ids)} of {data['vocabulary']} tokens" + (f": {listed}" if ids else ""),
         "seconds": round(data["seconds"], 6),
     }

@@ -57,6 +57,11 @@ class Context:
             raise InputError(f"target and draft hold {sizes} contexts: pass one or as many each.")
         return cls(rows, _on_tensors(law, rows), sizes.pop())
 
+    def row(self, i: int) -> Context:
+        """Return one context."""
+        target = self.target[i : i + 1] if len(self.target) > 1 else self.target
+        return Context(target, self.law[i] if self.law.batch else self.law, 1)
+
     @property
     def vocabulary(self) -> int:
         """Number of tokens V."""

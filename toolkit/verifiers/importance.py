@@ -66,13 +66,14 @@ class Importance(Rule):
             checks.count(self.alphabet, "alphabet", least=max(self.s, 1))
 
     def on(self, context: Context) -> PreparedImportance:
-        return PreparedImportance(context, self)
+        return PreparedImportance.of(context, self)
 
     def _acceptance(self, problem: Problem) -> Acceptance:
         prepared = self.on(Context.of(problem.target, problem.law, check=False))
         overlap = torch.minimum(prepared.context.target, prepared.selection).sum(-1)
         tested = overlap.numpy().reshape(problem.batch)
-        return residual_hits.acceptance(self, problem, tested, self.samples, self.seed)
+        rows = [prepared.row(i) for i in range(prepared.context.size)]
+        return residual_hits.acceptance(rows, problem, tested, self.samples, self.seed)
 
     def truncation(self, problem: Problem) -> Float[np.ndarray, "*batch"]:
         """How much two drafts can lose against the optimum: ``sum (q - p1 p2)+`` outside s."""
@@ -86,16 +87,27 @@ class Importance(Rule):
 class PreparedImportance(Prepared):
     """The stages of the tournament and the winner's law b, (C, V)."""
 
-    def __init__(self, context: Context, rule: Importance) -> None:
+    def __init__(self, context: Context, stages: list[_Stage], selection: Tensor) -> None:
         super().__init__(context)
+        self.stages, self.selection = stages, selection
+        self.residual = Weights(context.target, selection, context.ones())
+
+    @classmethod
+    def of(cls, context: Context, rule: Importance) -> PreparedImportance:
+        """Play the tournament."""
         first, *others = context.drafts
-        self.stages: list[_Stage] = []
-        self.selection = first.expand(context.size, -1)
+        stages, selection = [], first.expand(context.size, -1)
         for k, draft in enumerate(others, start=1):
-            self.stages.append(stage := _Stage.of(context, self.selection, draft, rule))
+            stages.append(stage := _Stage.of(context, selection, draft, rule))
             present = (k < context.counts)[:, None]
-            self.selection = torch.where(present, stage.winners, self.selection)
-        self.residual = Weights(context.target, self.selection, context.ones())
+            selection = torch.where(present, stage.winners, selection)
+        return cls(context, stages, selection)
+
+    def row(self, i: int) -> PreparedImportance:
+        """Return the same for one context, which may have fewer drafts."""
+        context = self.context.row(i)
+        stages = [stage.row(i) for stage in self.stages[: context.law.width - 1]]
+        return PreparedImportance(context, stages, self.selection[i : i + 1])
 
     def terms(self, tokens: Int[Tensor, "M n"]) -> tuple[Float[Tensor, "M n"], Weights]:
         test = ratio(at(self.context.target, tokens), at(self.selection, tokens))
@@ -146,6 +158,10 @@ class _Stage:
         won[:, :s] += (pairs * inner).masked_fill(diagonal, 0.0).sum(-1)
         winners = (unordered[0] * out2).scatter(-1, ids, won)
         return cls(rank, inner, winners.to(target.dtype))
+
+    def row(self, i: int) -> _Stage:
+        """Return the match of one context."""
+        return _Stage(*(part[i : i + 1] for part in (self.rank, self.inner, self.winners)))
 
     def beats(self, old: Int[Tensor, "M k"], new: Int[Tensor, "M 1"]) -> Float[Tensor, "M k"]:
         """Probability that each earlier draft wins against the new one (-1 never wins)."""

@@ -105,7 +105,7 @@ def _mass_left(p, drafted, heavy, rest):
 def _excess(ratio, tails, c):
     """``sum (q - c p)+``."""
     k = np.searchsorted(ratio, c, side="right")
-    return tails[0, k] - c * tails[1, k] if tails[1, k] > 0.0 else tails[0, k]
+    return max(tails[0, k] - c * tails[1, k], 0.0) if tails[1, k] > 0.0 else tails[0, k]
 
 
 @njit(cache=True, nogil=True)

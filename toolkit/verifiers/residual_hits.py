@@ -12,42 +12,52 @@ at most :math:`\sum_y \mathrm{residual}(y) \min(1 - \tau, \mathrm{hit}(y))`, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from multidraft.problem import Problem
-from multidraft.verifiers.base import Acceptance, Prepared, Rule, fresh
+from multidraft.verifiers.base import Acceptance, Prepared, fresh
 
 _MOST_TUPLES = 50_000  # that are listed, per context
 
 
 def acceptance(
-    rule: Rule, problem: Problem, tested: Float[np.ndarray, "*batch"], samples: int, seed: int
+    rows: Sequence[Prepared],
+    problem: Problem,
+    tested: Float[np.ndarray, "*batch"],
+    samples: int,
+    seed: int,
 ) -> Acceptance:
-    """Acceptance of a rule that accepts by a test with probability `tested`, known exactly."""
+    """Acceptance of a rule, prepared for each context, whose tests' acceptance is known exactly."""
     contexts = [problem[i] for i in range(len(problem))] if problem.batch else [problem]
-    rows = [
-        _one(rule, context, float(mass), samples, np.random.default_rng([seed, i]))
-        for i, (context, mass) in enumerate(zip(contexts, np.ravel(tested), strict=True))
+    parts = zip(rows, contexts, np.ravel(tested).tolist(), strict=True)
+    found = [
+        _one(prepared, context, mass, samples, np.random.default_rng([seed, i]))
+        for i, (prepared, context, mass) in enumerate(parts)
     ]
-    value, stderr, lower, upper = map(np.asarray, np.array(rows).T.reshape(4, *problem.batch))
+    value, stderr, lower, upper = map(np.asarray, np.array(found).T.reshape(4, *problem.batch))
     exact = (lower == upper).all()
     return Acceptance(value, tested, "exact" if exact else "estimate", lower, upper, stderr)
 
 
 def _one(
-    rule: Rule, problem: Problem, tested: float, samples: int, generator: np.random.Generator
+    prepared: Prepared,
+    problem: Problem,
+    tested: float,
+    samples: int,
+    generator: np.random.Generator,
 ) -> tuple[float, float, float, float]:
-    prepared = rule.prepare(problem.target, problem.law, check=False)
     if problem.law.tuple_count() <= _MOST_TUPLES:
         tuples, mass = problem.law.enumerate()
         value = tested + float(mass @ hits(prepared, torch.from_numpy(tuples)).numpy())
         return value, 0.0, value, value
     tokens = torch.from_numpy(problem.law.sample(samples, generator))
     drawn = hits(prepared, tokens).numpy()
-    most = _most(prepared, problem, tested)
+    most = _most(prepared, tokens[:1], tested)
     return tested + drawn.mean(), drawn.std(ddof=1) / np.sqrt(samples), tested, tested + most
 
 
@@ -60,7 +70,8 @@ def hits(prepared: Prepared, tokens: Int[Tensor, "M n"]) -> Float[Tensor, " M"]:
     return (1 - keep.sum(-1)).clamp(min=0.0) * share
 
 
-def _most(prepared: Prepared, problem: Problem, tested: float) -> float:
-    law = prepared.terms(torch.from_numpy(problem.law.sample(1, np.random.default_rng(0))))[1].law()
+def _most(prepared: Prepared, tokens: Int[Tensor, "1 n"], tested: float) -> float:
+    """Upper bound of the hits, for a residual that does not depend on the drafts."""
+    law = prepared.terms(tokens)[1].law().numpy()[0]
     hit = 1 - np.prod([1 - part.numpy()[0] for part in prepared.context.drafts], axis=0)
-    return float((law.numpy()[0] * np.minimum(1 - tested, hit)).sum())
+    return float((law * np.minimum(1 - tested, hit)).sum())

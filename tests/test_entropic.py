@@ -142,6 +142,18 @@ def test_selection_is_what_the_weights_realise(name: str, seed: int) -> None:
     assert np.abs(plan.output_law() - problem.target).max() < 1e-12
 
 
+@pytest.mark.parametrize("name", LAWS)
+def test_tokens_without_target_mass_stand_beside_the_others(name: str) -> None:
+    p = np.array([0.5, 0.35, 0.1, 0.05])
+    parts = [p, np.array([0.4, 0.5, 0.05, 0.05])]
+    laws = [md.IID(p, 2), md.Independent(parts), md.WithoutReplacement(p, 2)]
+    plan = _solve(md.Problem([0.1, 0.0, 0.5, 0.4], laws[LAWS.index(name)]))
+    assert plan.cut.tolist() == [True, True, False, False]
+    pair = plan.weights(np.array([[0, 1]]))[0]
+    assert pair == pytest.approx([1 / (1 + np.exp(-plan.logs[0])), 0])
+    assert plan.output_law() == pytest.approx(plan.problem.target, abs=1e-12)
+
+
 def test_weights_of_a_tuple() -> None:
     problem = md.Problem([0.1, 0.1, 0.3, 0.3, 0.2], md.IID([0.5, 0.3, 0.1, 0.1, 0.0], 3))
     plan = _solve(problem)

@@ -64,11 +64,11 @@ class Proof:
         return self.lower == self.upper
 
     def __str__(self) -> str:
-        bounds = f"{float(self.lower):.16g}"
+        bounds = f"{float(self.lower):.15g}"
         if self.exact:
             return f"exact: optimum {bounds}, plan and cut equal as rationals"
         return (
-            f"proved: optimum between {bounds} and {float(self.upper):.16g}, "
+            f"proved: optimum between {bounds} and {float(self.upper):.15g}, "
             f"rational gap {float(self.gap):.2g}"
         )
 

@@ -27,6 +27,7 @@ from numba import njit
 
 from multidraft import laws
 from multidraft.problem import Problem
+from multidraft.solvers import memory
 from multidraft.solvers.base import Answer, Solver
 
 _ROUND_OFF = 1e-14  # slack of sums of probabilities
@@ -70,7 +71,10 @@ class BranchAndBound(Solver):
 
     def reason(self, problem: Problem) -> str | None:
         if not isinstance(problem.law, laws.Independent):
-            return f"{self.name} is for independent drafts, not {problem.law.name}: use subset."
+            return (
+                f"{self.name} is for independent drafts, not {problem.law.name}: use "
+                f"{memory.alternative(problem.law)}."
+            )
         return None
 
     def answer(self, problem: Problem) -> Answer:

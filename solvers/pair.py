@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float
 from multidraft import laws
 from multidraft.errors import Refused
 from multidraft.problem import Problem
+from multidraft.solvers import memory
 from multidraft.solvers.base import Answer, Solver
 from multidraft.solvers.prefix import ratios
 
@@ -44,7 +45,10 @@ class Pair(Solver):
     def reason(self, problem: Problem) -> str | None:
         if isinstance(problem.law, laws.IID):
             return None
-        return f"{self.name} is for drafts from one law, not {problem.law.name}: use subset."
+        return (
+            f"{self.name} is for drafts from one law, not {problem.law.name}: use "
+            f"{memory.alternative(problem.law)}."
+        )
 
     def answer(self, problem: Problem) -> Answer:
         from multidraft.solvers.selection import ClippedPlan

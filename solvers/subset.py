@@ -15,7 +15,7 @@ from jaxtyping import Bool
 
 from multidraft import laws
 from multidraft.problem import Problem
-from multidraft.solvers import prefix
+from multidraft.solvers import memory, prefix
 from multidraft.solvers.base import Answer, Solver
 
 _CLOSED_FORMS = (laws.IID, laws.WithoutReplacement, laws.SureAndLast)
@@ -34,7 +34,10 @@ class Subset(Solver):
     def reason(self, problem: Problem) -> str | None:
         if isinstance(problem.law, _CLOSED_FORMS):
             return None
-        return f"{self.name} has no closed form for {problem.law.name} drafts: use relaxed-lp."
+        return (
+            f"{self.name} has no closed form for {problem.law.name} drafts: use "
+            f"{memory.alternative(problem.law)}."
+        )
 
     def answer(self, problem: Problem) -> Answer:
         cut = minimising_set(problem)

@@ -434,6 +434,14 @@ def test_too_large_is_refused_with_a_method_that_works(
         md.solve(problem, name)
 
 
+@pytest.mark.parametrize("name", ["subset", "branch-and-bound", "pair"])
+def test_another_law_is_refused_with_a_method_that_works(name: str):
+    problem = random_problem(np.random.default_rng(0), "explicit", 5, 2)
+    reason = solvers.get(name).refuses(problem)
+    assert reason is not None
+    assert solvers.get(reason.split("use ")[-1].rstrip(".")).refuses(problem) is None
+
+
 def test_memory_is_an_option_and_named_in_the_refusal():
     problem = random_problem(np.random.default_rng(0), "iid", 20, 2)
     assert solvers.get("full-lp").refuses(problem) is None

@@ -64,6 +64,20 @@ def _ratio(above, below):
 
 
 @njit(**COMPILED)
+def _count(ids, token):
+    """How often a token occurs (a loop: an array comparison would allocate)."""
+    found = 0
+    for y in ids:
+        found += 1 if y == token else 0
+    return found
+
+
+@njit(**COMPILED)
+def _holds(ids, token):
+    return _count(ids, token) > 0
+
+
+@njit(**COMPILED)
 def _drawn(p, x, n):
     """Whether n tokens with positive mass come first and the rest is padding."""
     for k in range(x.size):
@@ -77,7 +91,7 @@ def _distinct(p, x, n):
     """Whether at most n distinct tokens with positive mass come first."""
     m = 0
     while m < x.size and x[m] >= 0:
-        if (x[:m] == x[m]).any():
+        if _holds(x[:m], x[m]):
             return False
         m += 1
     return m <= n and _drawn(p, x, m)
@@ -104,7 +118,7 @@ def naive(target, draft, tokens, uniforms, known, out, start, stop):
         if _drawn(row_of(draft, i), x, known[i, 0]):
             kept = 0.0
             for k in range(x.size):
-                if slot < 0 and x[k] >= 0 and not (x[:k] == x[k]).any():
+                if slot < 0 and x[k] >= 0 and not _holds(x[:k], x[k]):
                     kept += q[x[k]]
                     slot = k if uniforms[i, 0] < kept else -1
             token = x[slot]
@@ -212,7 +226,7 @@ def greedy(target, draft, tokens, uniforms, known, out, start, stop):
             for j in range(sure.size):
                 kept[j] = q[sure[j]] if sure[j] >= 0 else 0.0
             for k in range(x.size):
-                if x[k] >= 0 and not (sure == x[k]).any():
+                if x[k] >= 0 and not _holds(sure, x[k]):
                     test = _ratio(np.float64(q[x[k]]), np.float64(p[x[k]]) * scale)
                     slot = k if uniforms[i, 0] < test else -1
             token = x[slot]
@@ -228,12 +242,12 @@ def _beside(p, x, sure):
     for k in range(x.size):
         if x[k] < -1 or x[k] >= p.size:
             return False
-        if x[k] >= 0 and not (sure == x[k]).any():
+        if x[k] >= 0 and not _holds(sure, x[k]):
             if p[x[k]] <= 0.0:
                 return False
             others += 1
     for y in sure:
-        if y >= 0 and (x == y).sum() != 1:
+        if y >= 0 and _count(x, y) != 1:
             return False
     return others <= 1
 

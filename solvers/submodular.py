@@ -25,6 +25,8 @@ from multidraft.solvers.base import Answer, Solver
 from multidraft.solvers.priority import MOST_LISTED, PriorityPlan, Winner, cut_along, winner
 
 _ZERO = 1e-14  # a share below this is round-off
+_VERTEX = 32.0  # bytes per token of a vertex and its order, and of their copies
+_USUAL = 300  # vertices that a mixture seldom exceeds
 _BY_STAY = 1000  # largest vocabulary for laws that are asked for V values of `stay` per iteration
 
 
@@ -51,7 +53,7 @@ class Submodular(Solver):
     iterations : int
         Orders to try before the solve ends with status ``LIMIT``.
     memory : float
-        Bytes that the vertices may take.
+        Bytes that the vertices may take; at the limit the solve ends like that.
     """
 
     name: ClassVar[str] = "submodular"
@@ -70,26 +72,35 @@ class Submodular(Solver):
         return memory.refusal(self.name, law, self._bytes(law), self.memory)
 
     def _bytes(self, law: laws.Law) -> float:
-        vertices = 32.0 * law.vocabulary * min(law.vocabulary, 300)
+        vertices = _VERTEX * law.vocabulary * min(law.vocabulary, _USUAL)
         product = isinstance(law, laws.IID | laws.Independent)
         listed = 0.0 if product else memory.listing(law, min(law.tuple_count(), MOST_LISTED))
         return vertices + listed
 
     def answer(self, problem: Problem) -> Answer:
         found = nearest(
-            problem.target, winner(problem.law), gap=self.gap, iterations=self.iterations
+            problem.target,
+            winner(problem.law),
+            gap=self.gap,
+            iterations=self.iterations,
+            memory=self.memory,
         )
         plan = PriorityPlan(problem, found.orders, found.shares)
         return Answer(plan, found.cut, found.limited)
 
 
 def nearest(
-    target: Float[np.ndarray, " V"], winner: Winner, *, gap: float, iterations: int
+    target: Float[np.ndarray, " V"],
+    winner: Winner,
+    *,
+    gap: float,
+    iterations: int,
+    memory: float = memory.MOST,
 ) -> Mixture:
     r"""Approach the point of the polytope that is nearest to `target`.
 
     Stops when :math:`\sum \min(q, b)` is within `gap` of the best cut, when a step no longer
-    shortens the distance, or after `iterations` orders.
+    shortens the distance, after `iterations` orders, or when they fill the `memory`.
     """
     order = np.argsort(-target, kind="stable")
     corral = _Corral(order, winner(order) - target)
@@ -107,6 +118,8 @@ def nearest(
         length = float(point @ point)
         if missing <= gap or length >= shortest:
             return corral.mixture(cut, upper, missing, limited=False)
+        if len(corral.shares) * _VERTEX * len(target) > memory:
+            break
         shortest = length
         corral.enter(order, vertex - target)
     return corral.mixture(cut, upper, missing, limited=True)

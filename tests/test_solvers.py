@@ -21,7 +21,7 @@ from multidraft.solvers.max_flow_networkx import MaxFlowNetworkX
 from multidraft.solvers.optimised_max_flow import OptimisedMaxFlow
 from multidraft.solvers.pair import Pair
 from multidraft.solvers.polymatroid import Polymatroid
-from multidraft.solvers.submodular import Submodular
+from multidraft.solvers.submodular import Submodular, nearest
 from multidraft.solvers.token_sets import TokenSets, count
 
 EXACT = (
@@ -269,10 +269,16 @@ def test_cutting_planes_end_where_all_constraints_do():
 
 def test_minimum_norm_point_stops_at_its_limit_with_a_feasible_plan():
     problem = random_problem(np.random.default_rng(2), "iid", 30, 2)
+    optimum = float(md.optimal_acceptance(problem))
+    enough = 32 * 30 * 30.0  # bytes of as many vertices as tokens, which this one does not need
+    assert md.solve(problem, "submodular", memory=enough).status is Status.OPTIMAL
+    found = nearest(
+        problem.target, priority.winner(problem.law), gap=0, iterations=99, memory=enough / 30
+    )
+    assert found.limited and len(found.shares) == 2
     solution = md.solve(problem, "submodular", iterations=1)
     assert solution.status is Status.LIMIT
-    certificate, optimum = solution.certificate, float(md.optimal_acceptance(problem))
-    assert certificate.lower < optimum <= certificate.upper
+    assert solution.certificate.lower < optimum <= solution.certificate.upper
     assert_lossless(solution)
 
 

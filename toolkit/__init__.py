@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from multidraft import (
+        bounds,
         importers,
         laws,
         models,

@@ -109,7 +109,8 @@ def run(
 def table(frame: polars.DataFrame) -> str:
     """One line per case: mean acceptance, what is proved at worst, median times."""
     lines = []
-    for (law, n, k), rows in frame.group_by("law", "n", "top_k", maintain_order=True):
+    keys = ["law", "n", "top_k"]
+    for (law, n, k), rows in frame.sort(keys, nulls_last=True).group_by(keys, maintain_order=True):
         cut = rows["cut_seconds"].median()
         fields = [
             *(str(law), str(n), "all" if k is None else str(k), str(len(rows))),
@@ -120,7 +121,6 @@ def table(frame: polars.DataFrame) -> str:
             *("-" if cut is None else f"{cut:.2f}", _largest(rows["cut_gap"])),
         ]
         lines.append("| " + " | ".join(fields) + " |")
-    lines.sort(key=lambda line: line.split("|")[1])
     return "\n".join([_HEAD, "|:---|" + "---:|" * 9, *lines]) + "\n"
 
 

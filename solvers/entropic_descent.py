@@ -86,12 +86,13 @@ def descend(block: Block, state: State, *, tolerance: float, most: int) -> State
         if best.norm <= tolerance:
             raise StopIteration
 
+    lowest = -_FARTHEST * scale.cpu().numpy()
     scipy_minimize(
         value_and_gradient,
         (state.logs * scale).cpu().numpy(),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(-_FARTHEST * s, highest(block) * s) for s in scale.tolist()],
+        bounds=None if block.reject else [(low, 0.0) for low in lowest.tolist()],
         callback=stop,
         options={"maxiter": most, "maxfun": 2 * most, "maxcor": _MEMORY, "ftol": 0.0, "gtol": 0.0},
     )

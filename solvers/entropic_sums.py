@@ -8,6 +8,7 @@ tokens times nodes. Both hold the r-th powers of the exponentials too.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Protocol
 
@@ -54,14 +55,16 @@ class Dense:
 
 
 class Panels:
-    """Chebyshev series on panels of unit length in ``log w``."""
+    """Chebyshev series on panels of unit length in ``log w``, tokens sorted by panel."""
 
     def __init__(self, logs: Float[Tensor, " V"], nodes: Float[Tensor, " S"], powers: int) -> None:
-        place = logs - logs.min()
-        panel = place.floor().to(torch.int64)
-        occupied = torch.bincount(panel) > 0
-        self.panel = (occupied.cumsum(0) - 1)[panel]
-        self.left = logs.min() + occupied.nonzero()[:, 0]
+        place, self.order = torch.sort(logs - logs.min())
+        panel = place.floor()
+        sizes = torch.bincount(panel.to(torch.int64))
+        occupied = sizes.nonzero()[:, 0]
+        self.left = logs.min() + occupied
+        ends = [0, *sizes[occupied].cumsum(0).tolist()]
+        self.spans = [slice(start, end) for start, end in itertools.pairwise(ends)]
         self.basis = _chebyshev(2 * (place - panel) - 1)
         self.series = [self._series(r * nodes) for r in range(1, powers + 1)]
 
@@ -76,19 +79,24 @@ class Panels:
         return (values @ transform).reshape(len(nodes), -1)
 
     def down(self, rows: Float[Tensor, "K V"], r: int) -> Float[Tensor, "K S"]:
-        moments = rows.new_zeros(len(rows), len(self.left), _TERMS)
-        for moment, row in zip(moments, rows, strict=True):
-            moment.index_add_(0, self.panel, row[:, None] * self.basis)
-        return moments.reshape(len(rows), -1) @ self.series[r - 1].T
+        ordered = rows[:, self.order]
+        moments = [ordered[:, span] @ self.basis[:, span].T for span in self.spans]
+        return torch.cat(moments, -1) @ self.series[r - 1].T
 
     def up(self, values: Float[Tensor, "K S"], r: int) -> Float[Tensor, "K V"]:
         series = (values @ self.series[r - 1]).reshape(len(values), -1, _TERMS)
-        return torch.stack([(row[self.panel] * self.basis).sum(-1) for row in series])
+        found = values.new_empty(len(values), len(self.order))
+        for panel, span in enumerate(self.spans):
+            found[:, self.order[span]] = series[:, panel] @ self.basis[:, span]
+        return found
 
 
-def _chebyshev(x: Float[Tensor, " V"]) -> Float[Tensor, "V T"]:
+def _chebyshev(x: Float[Tensor, " V"]) -> Float[Tensor, "T V"]:
     """Chebyshev polynomials T_0 .. T_15 of numbers in [-1, 1]."""
-    rows = [torch.ones_like(x), x]
-    for _ in range(2, _TERMS):
-        rows.append(2 * x * rows[-1] - rows[-2])
-    return torch.stack(rows, -1)
+    rows = x.new_empty(_TERMS, len(x))
+    rows[0], rows[1] = 1.0, x
+    double = 2 * x
+    for j in range(2, _TERMS):
+        torch.mul(double, rows[j - 1], out=rows[j])
+        rows[j] -= rows[j - 2]
+    return rows

@@ -57,6 +57,7 @@ def test_the_page_shows_published_times_beside_ours_and_says_whose_they_are(foun
     _, page = found
     assert "another machine" in page
     assert "5.27 ms" in page  # Table 1, k = 10, n = 2, tau = 1e-3
+    assert "90.04 %" in page  # Table 2, 100 ms, tau = 1e-3
 
 
 def test_merging_undrafted_tokens_changes_no_optimum():

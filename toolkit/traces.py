@@ -23,21 +23,19 @@ the passages, the settings and the versions. Files are memory-mapped; nothing is
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from multidraft import tensors
 from multidraft.errors import InputError
 
 FORMAT = 1
-KEY = "multidraft"
 # The trace that ships with the package.
 FROZEN = Path(__file__).parent / "data" / "frozen.safetensors"
 # Dimensions of each tensor; V, N and D must agree between them.
@@ -50,7 +48,7 @@ SHAPES = {
     "position": "N",
 }
 HEADER_KEYS = ("format", "target", "drafts", "tokenizer", "texts", "passages", "versions")
-_DTYPES = {"F16": "<f2", "F32": "<f4", "I64": "<i8"}
+KIND = tensors.Kind("trace", "record it again", FORMAT, SHAPES)
 
 
 @dataclass(frozen=True)
@@ -179,18 +177,7 @@ class Trace:
         for name, logits in (("target", self.target), ("drafts", self.drafts)):
             if np.isnan(logits).any() or np.isposinf(logits).any():
                 raise InputError(f"{name} holds NaN or +inf: only finite logits and -inf are laws.")
-        place = Path(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = place.with_name(f".{place.name}.{os.getpid()}.partial")
-        try:
-            with unfinished.open("wb") as file:
-                _write(file, {name: getattr(self, name) for name in SHAPES}, self.header)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(unfinished, place)
-        finally:
-            unfinished.unlink(missing_ok=True)
-        return place
+        return tensors.write(path, {name: getattr(self, name) for name in SHAPES}, self.header)
 
 
 def open(path: str | os.PathLike[str]) -> Trace:
@@ -201,15 +188,11 @@ def open(path: str | os.PathLike[str]) -> Trace:
     InputError
         No such file, a damaged or truncated one, or one of a newer format.
     """
-    place = Path(path)
-    entries, header, start = _read_header(place)
-    _check_names(place, entries, header)
-    tensors = {name: _map(place, name, entries[name], start) for name in SHAPES}
-    small = {name: np.array(tensors[name]) for name in SHAPES if SHAPES[name] == "N"}
+    arrays, header = tensors.open(path, KIND)
     try:
-        return Trace(**{**tensors, **small}, header=header)
+        return Trace(**arrays, header=header)
     except InputError as fault:
-        raise InputError(f"{place}: {fault}") from None
+        raise InputError(f"{os.fspath(path)}: {fault}") from None
 
 
 def frozen() -> Trace:
@@ -230,14 +213,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _check(trace: Trace) -> None:
-    sizes: dict[str, int] = {}
-    for name, letters in SHAPES.items():
-        array = getattr(trace, name)
-        if array.ndim != len(letters):
-            raise InputError(f"tensor {name} has {array.ndim} dimensions, not {len(letters)}.")
-        for letter, size in zip(letters, array.shape, strict=True):
-            if sizes.setdefault(letter, size) != size or size == 0:
-                raise InputError(f"tensor {name} has {size} where {letter} = {sizes[letter]}.")
+    KIND.check_sizes({name: getattr(trace, name) for name in SHAPES})
     missing = [key for key in HEADER_KEYS if key not in trace.header]
     if missing:
         raise InputError(f"the header lacks {', '.join(missing)}.")
@@ -258,81 +234,3 @@ def _check_types(trace: Trace) -> None:
 def _check_index(values: Int[np.ndarray, " N"], size: int, name: str) -> None:
     if values.dtype != np.int64 or values.min() < 0 or values.max() >= size:
         raise InputError(f"{name} must hold 64-bit integers in 0..{size - 1}.")
-
-
-def _write(file: BinaryIO, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> None:
-    # By hand, tensor by tensor: the library would first copy the whole trace into one buffer.
-    codes = {kind: code for code, kind in _DTYPES.items()}
-    entries: dict[str, Any] = {"__metadata__": {KEY: json.dumps(header)}}
-    end = 0
-    for name, array in tensors.items():
-        begin, end = end, end + array.nbytes
-        entry = {"dtype": codes[array.dtype.newbyteorder("<").str], "shape": array.shape}
-        entries[name] = {**entry, "data_offsets": [begin, end]}
-    text = json.dumps(entries).encode()
-    text += b" " * (-len(text) % 8)  # so that every tensor is aligned
-    file.write(len(text).to_bytes(8, "little") + text)
-    for array in tensors.values():
-        for block in array:
-            file.write(block.astype(array.dtype.newbyteorder("<")).tobytes())
-
-
-def _read_header(place: Path) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """Return the tensors' entries, our header and the offset of the data, all checked in size."""
-    try:
-        with place.open("rb") as file:
-            total = os.fstat(file.fileno()).st_size
-            length = int.from_bytes(file.read(8), "little")
-            if not 2 <= length <= total - 8:
-                raise _damaged(place, "its header does not fit into the file")
-            entries = json.loads(file.read(length))
-    except OSError as fault:
-        raise InputError(f"{place} cannot be read ({fault.strerror}): give a trace file.") from None
-    except ValueError as fault:
-        if isinstance(fault, InputError):
-            raise
-        raise _damaged(place, "its header is no JSON") from None
-    try:
-        header = json.loads(entries.pop("__metadata__")[KEY])
-        sizes = {name: _size(entry) for name, entry in entries.items()}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise _damaged(place, "its header is not that of a trace") from None
-    for name, (begin, end, needed) in sizes.items():
-        if not 0 <= begin <= end <= total - 8 - length or end - begin != needed:
-            raise _damaged(place, f"tensor {name} does not fit into the file")
-    return entries, header, 8 + length
-
-
-def _size(entry: dict[str, Any]) -> tuple[int, int, int]:
-    begin, end = (int(offset) for offset in entry["data_offsets"])
-    shape = [int(size) for size in entry["shape"]]
-    if min(shape, default=0) < 0:
-        raise ValueError
-    return begin, end, np.dtype(_DTYPES[entry["dtype"]]).itemsize * math.prod(shape)
-
-
-def _check_names(place: Path, entries: dict[str, Any], header: dict[str, Any]) -> None:
-    unknown = ", ".join(sorted(set(entries) - set(SHAPES)))
-    version = header.get("format")
-    if version != FORMAT:
-        holds = f" with tensors {unknown}" if unknown else ""
-        raise InputError(
-            f"{place} has format {version}{holds}, this version reads format {FORMAT}: "
-            "upgrade multidraft or record it again."
-        )
-    missing = ", ".join(sorted(set(SHAPES) - set(entries)))
-    if missing or unknown:
-        fault = f"lacks tensor {missing}" if missing else f"has unknown tensor {unknown}"
-        raise _damaged(place, f"it {fault}")
-
-
-def _map(place: Path, name: str, entry: dict[str, Any], start: int) -> np.ndarray:
-    if 0 in entry["shape"]:
-        raise _damaged(place, f"tensor {name} is empty")
-    offset = start + int(entry["data_offsets"][0])
-    shape = tuple(int(size) for size in entry["shape"])
-    return np.memmap(place, _DTYPES[entry["dtype"]], mode="r", offset=offset, shape=shape)
-
-
-def _damaged(place: Path, fault: str) -> InputError:
-    return InputError(f"{place} is no trace or is damaged, {fault}: record it again.")

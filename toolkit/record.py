@@ -160,6 +160,40 @@ def frozen(path: str | os.PathLike[str]) -> Path:
     return trace.write(path)
 
 
+def passages(
+    trace: Trace, target: Model, texts: Sequence[Work] | None = None, progress: bool = True
+) -> list[Int[np.ndarray, " T"]]:
+    """Token ids of every passage of a recorded trace, made again as `record` made them.
+
+    A trace keeps hashes of its passages, and each is checked against its own. Those that were
+    sampled from the target are sampled again, with the same seeds.
+
+    Raises
+    ------
+    InputError
+        A trace that was imported, or of another target or other texts; or a passage that comes out
+        differently here, as rounding on another machine can make one.
+    """
+    if "settings" not in trace.header:
+        raise InputError("this trace was not recorded here: record one with multidraft record.")
+    if trace.header["target"] != target.identity():
+        raise InputError(
+            f"the trace is of {trace.header['target']['name']} with other weights than "
+            f"{target.name}: load the model that it was recorded from."
+        )
+    works = library.works() if texts is None else tuple(texts)
+    chosen = Settings(**trace.header["settings"])
+    generator = np.random.default_rng(chosen.seed)
+    found = [excerpt.tokens for excerpt in _excerpts(target, works, chosen, generator, progress)]
+    for index, (tokens, facts) in enumerate(zip(found, trace.passages, strict=True)):
+        if _hash(tokens) != facts.sha256:
+            raise InputError(
+                f"passage {index} of the trace comes out differently here: give the texts that it "
+                "was recorded from, or record the trace again on this machine."
+            )
+    return found
+
+
 def _excerpts(
     target: Model,
     works: Sequence[Work],

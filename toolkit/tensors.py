@@ -80,7 +80,7 @@ class Sink:
     starts: Mapping[str, int]
     dtypes: Mapping[str, str]
 
-    def put(self, name: str, rows: Shaped[np.ndarray, b * rest], first: int = 0) -> None:
+    def put(self, name: str, rows: Shaped[np.ndarray, "b ..."], first: int = 0) -> None:
         """Write `rows` to rows ``first, first + 1, ...`` of a tensor."""
         for i, row in enumerate(rows):  # one at a time: no second copy of a large tensor
             data = row.astype(self.dtypes[name]).tobytes()

@@ -141,15 +141,11 @@ def run(
     wanted = cells(fingerprint(trace), draft, len(opened))
     configuration = {"trace": opened.header, "draft": draft, "contexts": len(opened)}
     function = partial(compute, path=str(trace))
-    options = {"jobs": jobs, "resume": resume, "retry_failed": True}
-    state = folder / "run"
-    summary = runner.run(wanted, function, state, configuration=configuration, **options)
-    if summary.failed:
-        frame = runner.collect(state, wanted).frame
-        sentence = frame["error"].drop_nulls()[0]
-        raise md.Refused(f"{summary.failed} of {summary.cells} cells failed, the first: {sentence}")
+    found = runner.whole(
+        wanted, function, folder / "run", configuration=configuration, jobs=jobs, resume=resume
+    )
     path = folder / "first-light.parquet"
-    runner.merge(state, path, wanted)
+    results.write(path, found.frame, found.header)
     return results.read(path)
 
 

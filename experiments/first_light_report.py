@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from multidraft import plots, results
 from multidraft.experiments import first_light as job
+from multidraft.experiments.results_page import rest
 from multidraft.files import write_text
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def report(found: results.Results, folder: Path, readme: Path) -> None:
         write_text(folder / f"{name}.tex", table.latex())
     for name, figure in _figures(means, _labelled(job.with_optimum(found.frame))):
         plots.save(figure, folder / f"{name}.png")
-    write_text(readme, _text(found, means, gaps, folder.name) + _neighbours(readme.parent))
+    write_text(readme, _text(found, means, gaps, folder.name) + rest(readme.parent))
 
 
 def _labelled(frame: polars.DataFrame) -> polars.DataFrame:
@@ -96,19 +97,6 @@ def _text(
         short=_short(frame),
         provenance=_provenance(found.header),
     )
-
-
-def _neighbours(root: Path) -> str:
-    """Links to the pages that other commands wrote beside this one, under their own titles."""
-    pages = sorted(root.glob("*/README.md"))
-    if not pages:
-        return ""
-    titles = [page.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for page in pages]
-    links = [
-        f"- [{title}]({page.relative_to(root).as_posix()})"
-        for title, page in zip(titles, pages, strict=True)
-    ]
-    return "\n".join(["", "## Further results", "", *links, ""])
 
 
 def _verdict(over: job.Excess) -> str:

@@ -46,6 +46,7 @@ __all__ = [
     "run",
     "seed",
     "status",
+    "whole",
 ]
 
 SAMPLE = 8  # cells that are timed for an estimate, at least two for each worker
@@ -216,6 +217,25 @@ def collect(folder: str | Path, cells: Iterable[Cell] | None = None) -> results.
     if cells is not None:
         frame = frame.filter(frame["key"].is_in({key(cell) for cell in cells}))
     return results.Results(frame.sort("key", maintain_order=True), _manifest(folder))
+
+
+def whole(
+    cells: Iterable[Cell], function: Function, folder: str | Path, **options: Any
+) -> results.Results:
+    """Compute what is missing, as :func:`run` does, and return the rows of all cells.
+
+    Raises
+    ------
+    Refused
+        A cell failed: the message is its sentence.
+    """
+    cells = _reusable(cells)
+    summary = run(cells, function, folder, retry_failed=True, **options)
+    found = collect(folder, cells)
+    if summary.failed:
+        sentence = found.frame["error"].drop_nulls()[0]
+        raise Refused(f"{summary.failed} of {summary.cells} cells failed, the first: {sentence}")
+    return found
 
 
 def merge(folder: str | Path, path: str | Path, cells: Iterable[Cell] | None = None) -> None:

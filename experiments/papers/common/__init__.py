@@ -1,0 +1,1 @@
+"""What all tables and figures share: contexts, laws, means, verdicts, pages."""

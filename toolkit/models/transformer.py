@@ -32,6 +32,13 @@ class Transformer:
         Its tokenizer.
     identity : dict
         What tells its weights from any others (JSON).
+
+    Attributes
+    ----------
+    cache_argument : str
+        What the network's forward pass calls its key-value cache.
+    places_tokens : bool
+        Whether the network takes the position of every token.
     """
 
     def __init__(self, name: str, module: Any, tokenizer: Tokenizer, identity: dict[str, Any]):
@@ -42,7 +49,8 @@ class Transformer:
         self._identity = identity
         # transformers renamed it on the way to version 5.40.
         known = inspect.signature(module.forward).parameters
-        self._cache_argument = "cache" if "cache" in known else "past_key_values"
+        self.cache_argument = "cache" if "cache" in known else "past_key_values"
+        self.places_tokens = "position_ids" in known
 
     @classmethod
     def from_folder(cls, folder: Path, name: str | None = None) -> Transformer:
@@ -86,7 +94,7 @@ class Transformer:
         self, tokens: Int[np.ndarray, "*batch T"], positions: Int[np.ndarray, " m"] | None = None
     ) -> Float[np.ndarray, "*batch m V"]:
         """Return float32 logits after each prefix; see `multidraft.models.Model.logits`."""
-        ids = self._ids(np.atleast_2d(tokens))
+        ids = self.ids(np.atleast_2d(tokens))
         keep = 0 if positions is None else torch.as_tensor(positions)
         with torch.inference_mode():
             out = self.module(input_ids=ids, use_cache=False, logits_to_keep=keep).logits
@@ -99,14 +107,15 @@ class Transformer:
         """Return the logits after `tokens` and the key-value cache; `state` is changed in place."""
         from transformers import DynamicCache
 
-        ids = self._ids(tokens)
+        ids = self.ids(tokens)
         state = DynamicCache(config=self.module.config) if state is None else state
-        cached = {self._cache_argument: state}
+        cached = {self.cache_argument: state}
         with torch.inference_mode():
             out = self.module(input_ids=ids, use_cache=True, logits_to_keep=1, **cached)
         return out.logits[:, -1].float().numpy(), state
 
-    def _ids(self, tokens: Int[np.ndarray, "B T"]) -> torch.Tensor:
+    def ids(self, tokens: Int[np.ndarray, "B T"]) -> torch.Tensor:
+        """Return tokens as a tensor; InputError unless all are token ids."""
         if tokens.size == 0 or tokens.min() < 0 or tokens.max() >= self.vocabulary:
             raise InputError(
                 f"{self.name} takes one or more token ids, each in 0..{self.vocabulary - 1}."

@@ -104,7 +104,7 @@ def draw_tokens(
         inner = [slot for slot in tree.level(depth) if tree.children[slot]]
         ways = np.array([tree.path(slot) for slot in inner], dtype=np.int64)
         probs = _laws(draft, np.maximum(tokens[:, ways], 0))
-        table = _table(tokens, probs.shape[-1]) if table is None else table
+        table = law_table(tokens, probs.shape[-1]) if table is None else table
         table[:, inner] = probs
         for i, slot in enumerate(inner):
             below = list(tree.children[slot])
@@ -136,7 +136,7 @@ def evaluate(
         here = wanted & (depths == depth)
         slots = np.argsort(~here, axis=-1, kind="stable")[:, : here.sum(-1).max()]
         probs = _laws(model, _paths(parents, tokens, slots, depth))
-        table = _table(tokens, probs.shape[-1]) if table is None else table
+        table = law_table(tokens, probs.shape[-1]) if table is None else table
         found, columns = np.nonzero(here[rows, slots])
         table[found, slots[found, columns]] = probs[found, columns]
     assert table is not None  # the root is wanted
@@ -152,7 +152,7 @@ def _paths(parents: np.ndarray, tokens: np.ndarray, slots: np.ndarray, depth: in
     return paths
 
 
-def _table(tokens: Int[np.ndarray, "B S"], vocabulary: int) -> Float[np.ndarray, "B S V"]:
+def law_table(tokens: Int[np.ndarray, "B S"], vocabulary: int) -> Float[np.ndarray, "B S V"]:
     """Zeros for the laws at all slots, unless two such tables are larger than the free memory."""
     import psutil
 

@@ -9,9 +9,7 @@ its own estimates (about ten minutes on two cores).
 
 from __future__ import annotations
 
-import copy
 import json
-from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,10 +20,9 @@ from jaxtyping import Float, Int
 import multidraft as md
 from multidraft import models, texts, trees
 from multidraft.files import write_text
-from multidraft.models.transformer import Transformer
+from multidraft.models.tree_laws import TreeLaws
 from multidraft.report.deeper import TREES, contributions
 from multidraft.results import clustered_mean
-from multidraft.transform import probabilities
 
 CONTEXTS, HISTORY, SEED = 128, 32, 0
 _BATCH = 32  # contexts at once: two tables of laws at 15 slots are 380 MB
@@ -53,37 +50,6 @@ def cases() -> list[Case]:
     return chains + [Case(name, *system) for system in several for name in _WIDE]
 
 
-class After:
-    """A model's laws after given contexts and drafted paths.
-
-    Parameters
-    ----------
-    model : Transformer
-        It keeps the contexts' keys and values, so a call costs the tokens of the paths only.
-    contexts : (B, T)
-    """
-
-    def __init__(self, model: Transformer, contexts: Int[np.ndarray, "B T"]) -> None:
-        self.model, self.contexts = model, contexts
-
-    @cached_property
-    def _read(self) -> tuple[Float[np.ndarray, "B V"], Any]:
-        """Logits after the contexts, and the key-value cache, which is copied for every call."""
-        return self.model.step(self.contexts)
-
-    def __call__(self, paths: Int[np.ndarray, "B M d"]) -> Float[np.ndarray, "B M V"]:
-        """Laws at temperature 1 after every path."""
-        logits, state = self._read
-        batch, width, depth = paths.shape
-        if depth == 0:
-            logits = np.repeat(logits, width, axis=0)
-        else:
-            state = copy.deepcopy(state)
-            state.batch_repeat_interleave(width)
-            logits, _ = self.model.step(paths.reshape(batch * width, depth), state)
-        return md.normalise(probabilities(logits)).reshape(batch, width, -1)
-
-
 def contexts_of(model: models.Model) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, " B"]]:
     """Stretches of the shipped texts, and the text that each is from."""
     generator = np.random.default_rng(SEED)
@@ -99,14 +65,14 @@ def contexts_of(model: models.Model) -> tuple[Int[np.ndarray, "B T"], Int[np.nda
 
 def measure(
     case: Case,
-    target: Transformer,
-    draft: Transformer,
+    target: models.Model,
+    draft: models.Model,
     rows: Int[np.ndarray, "B T"],
     owners: Int[np.ndarray, " B"],
 ) -> dict[str, Any]:
     """Estimated and real block length of one case, and the error of their difference."""
     parts = [
-        _batch(case, After(target, part), After(draft, part), seed)
+        _batch(case, TreeLaws.of(target, list(part)), TreeLaws.of(draft, list(part)), seed)
         for seed, part in enumerate(np.split(rows, range(_BATCH, len(rows), _BATCH)))
     ]
     real, accepted = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -122,11 +88,11 @@ def measure(
 
 
 def _batch(
-    case: Case, target: After, draft: After, seed: int
+    case: Case, target: TreeLaws, draft: TreeLaws, seed: int
 ) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, "B n"]]:
     """Real block lengths, and acceptance of one step by 1, 2, ... drafts at the same contexts."""
     tree = case.tree
-    uniforms = np.random.default_rng([SEED, seed]).random((len(target.contexts), tree.nodes))
+    uniforms = np.random.default_rng([SEED, seed]).random((target.batch, tree.nodes))
     drafted = trees.draw(tree, target, draft, uniforms)
     real = trees.get("top-down", rule=case.rule).expected_length(drafted)
     laws = drafted.target[:, 0], drafted.draft[:, 0]
@@ -147,8 +113,6 @@ def main() -> None:
     """Measure every case and write the file that reports read."""
     target = models.load("smollm2")
     draft = models.load("skip-8", target)
-    assert isinstance(target, Transformer)
-    assert isinstance(draft, Transformer)
     rows, owners = contexts_of(target)
     content = {
         "pair": f"{target.name} with {draft.name}",

@@ -43,15 +43,15 @@ AIM = 1.5  # times the passes that a rule needs
 _SPAN = 0.01  # seconds that are timed together, since one call is too short for the clock
 _TINY = 64  # tokens at which a call costs its overhead and nothing else
 
-# Draft law of each rule, and the passes that n drafts need.
-RULES: dict[str, tuple[str, Callable[[int], int]]] = {
-    "naive": ("iid", lambda n: 1),
-    "rrs": ("iid", lambda n: n),
-    "rrsw": ("without-replacement", lambda n: n),
-    "k-seq": ("iid", lambda n: 10),
-    "spechub": ("hub", lambda n: 3),
-    "greedy": ("greedy", lambda n: 3),
-}
+
+def rules() -> dict[str, tuple[str, Callable[[int], int | None]]]:
+    """Every rule that states the passes it needs: its first draft law, and passes for n drafts."""
+    named = {name: verifiers.get(name) for name in verifiers.names()}
+    return {
+        name: (next(law for law, kind in laws.LAWS.items() if issubclass(kind, rule.laws)), passes)
+        for name, rule in named.items()
+        if (passes := rule.passes)(1) is not None
+    }
 
 
 def measure(
@@ -148,10 +148,10 @@ def _measure(
     target, draft = _laws(batch, vocabulary, device, seed)
     factor = torch.full((batch, 1), 1.3, device=device)
     unit = _fastest(lambda: torch.relu(target - factor * draft).sum(-1), device, repeats)
-    small = _laws(batch, _TINY, device, seed)
+    small, timed = _laws(batch, _TINY, device, seed), rules()
     for n in counts:
-        for name, (law, needed) in RULES.items():
-            if name == "spechub" and n != 2:
+        for name, (law, needed) in timed.items():
+            if law == "hub" and n != 2:
                 continue
             rule = verifiers.get(name)
             times = _times(rule, target, _law(law, draft, n), device, repeats, seed)
@@ -270,7 +270,7 @@ def report(
     from multidraft import plots
 
     frame = polars.DataFrame(list(rows), infer_schema_length=None)
-    header = results.header({"bench": "verifiers", "rules": list(RULES)}, seeds=[seed])
+    header = results.header({"bench": "verifiers", "rules": list(rules())}, seeds=[seed])
     results.write(folder / "verifiers.parquet", frame, header)
     write_text(folder / "verifiers.md", table(rows) + preparation_table(preparation))
     plots.save(figure(frame), folder / "verifiers.png")

@@ -15,8 +15,9 @@ from strategies import Instance, instances
 import multidraft as md
 from multidraft import laws, testing, traces, verifiers
 from multidraft.transform import probabilities
-from multidraft.verifiers import matrix, rejected_paths, residual_hits
+from multidraft.verifiers import listed, matrix, rejected_paths, residual_hits
 from multidraft.verifiers.importance import Importance
+from multidraft.verifiers.rrs import RRS
 
 P4, Q4 = np.array([0.45, 0.35, 0.15, 0.05]), np.array([0.15, 0.25, 0.25, 0.35])
 CLOSED = {
@@ -29,6 +30,12 @@ CLOSED = {
     "greedy": ["greedy", "hub"],
     "importance": ["iid", "independent"],
     "interval": ["iid"],
+}
+# Rules of other authors; those without a formula are the sum that it is compared with.
+OTHERS = set(verifiers.names()) - {*CLOSED, "gls", "from-plan", "entropic", "global-resolution"}
+CLOSED |= {
+    name: [law for law, kind in laws.LAWS.items() if issubclass(kind, verifiers.get(name).laws)]
+    for name in sorted(OTHERS)
 }
 
 
@@ -289,3 +296,31 @@ def test_inclusion_without_replacement_agrees_with_another_integral():
         expected = float(sum(q[y] * law.hit(single[y]) for y in range(30)))
         found = float(verifiers.get("naive").acceptance(md.Problem(q, law)))
         assert abs(found - expected) < 1e-12
+
+
+# ------------------------------------------------------------------------------ without a formula
+
+
+class WithoutFormula(RRS):
+    _acceptance = verifiers.Rule._acceptance
+
+
+@pytest.mark.parametrize("law", ["iid", "independent"])
+def test_a_rule_without_a_formula_is_summed_over_its_drafts(law: str):
+    rng = np.random.default_rng(1)
+    q, p = rng.dirichlet(np.full(5, 0.7), (2, 3))
+    problem = md.Problem(q, matrix.law_of(law, p, 2))
+    found, formula = WithoutFormula().acceptance(problem), RRS().acceptance(problem)
+    assert found.kind == "exact" and found.value.shape == (3,)
+    assert np.allclose(found.value, formula.value, 0, 1e-14)
+    assert np.allclose(found.tested, formula.tested, 0, 1e-14)
+
+
+def test_without_a_formula_many_drafts_are_sampled(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listed, "MOST_TUPLES", 0)
+    problem = md.Problem(np.stack([Q4, Q4[::-1]]), md.IID(P4, 3))
+    found, formula = WithoutFormula().acceptance(problem), RRS().acceptance(problem)
+    assert found.kind == "estimate"
+    assert (found.stderr > 0).all() and (found.stderr < 0.02).all()
+    assert (np.abs(found.value - formula.value) < 5 * found.stderr).all()
+    assert (found.lower <= formula.value).all() and (formula.value <= found.upper).all()

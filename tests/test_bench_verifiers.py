@@ -19,7 +19,9 @@ def rows() -> list[dict]:
 
 def test_every_rule_is_measured_at_every_size(rows: list[dict]):
     sizes = {(row["batch"], row["vocabulary"], row["n"], row["rule"]) for row in rows}
-    assert len(sizes) == len(rows) == 2 * (6 + 5)  # SpecHub at n = 2 only
+    rules = bench_verifiers.rules()
+    assert len(sizes) == len(rows) == 2 * (2 * len(rules) - 1)  # SpecHub at n = 2 only
+    assert set(rules) >= {"naive", "rrs", "rrsw", "k-seq", "spechub", "greedy"}
     for row in rows:
         assert row["passes"] == pytest.approx(row["microseconds"] / row["unit"])
         assert (row["selection"] is not None) == (row["rule"] in ("spechub", "greedy"))

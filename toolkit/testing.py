@@ -1,9 +1,10 @@
 r"""Proofs and tests of losslessness, for the rules of this package and for anyone's sampler.
 
 `assert_lossless` enumerates: it sums the output law over all drafted tuples, so nothing is left
-to chance. `check_sampler` treats a sampler as a black box. It draws two consecutive rounds and
-compares counts with their exact binomial laws, so the false-alarm rate is at most `alpha`, not
-about `alpha`, and it says how large an error it would have seen.
+to chance; `assert_sound` adds the other checks of the project. `check_sampler` treats a sampler as
+a black box. It draws two consecutive rounds and compares counts with their exact binomial laws, so
+the false-alarm rate is at most `alpha`, not about `alpha`, and it says how large an error it would
+have seen.
 """
 
 from __future__ import annotations
@@ -60,17 +61,42 @@ def assert_lossless(
     >>> assert_lossless("rrs", md.IID([0.6, 0.3, 0.1], n=2), [0.2, 0.3, 0.5])
     """
     problem = Problem(target, law)
-    found = _rule(rule).output_law(problem)
+    found = as_rule(rule).output_law(problem)
     error = np.abs(found - problem.target)
     worst = int(error.argmax())
     if not error[worst] <= tolerance:  # a NaN is an error too
         raise AssertionError(
-            f"{_rule(rule).name} on {law.name} drafts outputs token {worst} with probability "
+            f"{as_rule(rule).name} on {law.name} drafts outputs token {worst} with probability "
             f"{found[worst]:.15g}, the target has {problem.target[worst]:.15g}."
         )
 
 
-def _rule(rule: Rule | str) -> Rule:
+def assert_sound(rule: Rule | str) -> None:
+    """Assert every check of `multidraft.verifiers.matrix`, on every draft law that the rule takes.
+
+    Output law of one round and at the edges (equal, one-hot and disjoint laws), two rounds of
+    draws, rows of a batch that do not touch each other, acceptance against enumeration and optimum.
+
+    Raises
+    ------
+    AssertionError
+        A check fails, or the rule takes no draft law; the message names law and check.
+
+    Examples
+    --------
+    >>> assert_sound("rrs")
+    """
+    from multidraft.verifiers import matrix
+
+    if not (rows := matrix.rows([rule])):
+        raise AssertionError(f"{as_rule(rule).name} takes no draft law: see its `laws`.")
+    failed = [f"{row['law']}, {check}" for row in rows for check in row if row[check] == "FAIL"]
+    if failed:
+        raise AssertionError(f"{rows[0]['rule']} fails: {'; '.join(failed)}.")
+
+
+def as_rule(rule: Rule | str) -> Rule:
+    """Return the rule of this name, or the rule itself."""
     from multidraft import verifiers
 
     return verifiers.get(rule) if isinstance(rule, str) else rule
@@ -85,7 +111,7 @@ def sampler(rule: Rule | str) -> Sampler:
     def sample(target: Any, law: laws.Law, seeds: np.ndarray) -> np.ndarray:
         from multidraft.verifiers import uniforms
 
-        one = _rule(rule)
+        one = as_rule(rule)
         drafts = one.sample_drafts(
             target, law, uniforms=uniforms(seeds, one.draft_draws(law), stream=1)
         )

@@ -57,6 +57,10 @@ _COMMANDS = {
         "Write one HTML page about a target and its drafts.",
         "multidraft report mine.safetensors",
     ),
+    "new-rule": (
+        "Write a verification rule that works, and its test, for you to change.",
+        "multidraft new-rule my-rule",
+    ),
     "doctor": ("Check this installation, with a self test.", "multidraft doctor"),
     "completion": (
         "Print the completion script of a shell.",
@@ -65,7 +69,7 @@ _COMMANDS = {
 }
 for _name, (_sentence, _example) in _COMMANDS.items():
     app.command(
-        f"multidraft.cli.{_name}{'_' if iskeyword(_name) else ''}:command",
+        f"multidraft.cli.{_name.replace('-', '_')}{'_' if iskeyword(_name) else ''}:command",
         name=_name,
         help=_sentence,
         help_epilogue=f"Example: {_example}",

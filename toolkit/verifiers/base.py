@@ -216,6 +216,13 @@ class Rule(ABC):
         """Compiled form of the rule for CPUs, if it has one: kernel, draft law, `known`."""
         return None
 
+    def passes(self, n: int) -> int | None:
+        """How often the definition looks at the whole vocabulary; None where it is not stated.
+
+        ``multidraft bench verifiers`` times the rules that state it.
+        """
+        return None
+
     def acceptance(self, problem: Problem) -> Acceptance:
         """Both acceptance figures for every context of a problem, in float64.
 
@@ -227,8 +234,11 @@ class Rule(ABC):
         self.require(problem.law)
         return self._acceptance(problem)
 
-    @abstractmethod
-    def _acceptance(self, problem: Problem) -> Acceptance: ...
+    def _acceptance(self, problem: Problem) -> Acceptance:
+        """Sum over all drafted tuples where they are few, else an estimate: see `listed`."""
+        from multidraft.verifiers import listed
+
+        return listed.acceptance(self, problem)
 
     def output_law(self, problem: Problem) -> Float[np.ndarray, " V"]:
         """Law of the output by enumeration of all drafted tuples (one context, small V).

@@ -38,6 +38,9 @@ class GreedyRule(Rule):
     def kernel(self, context: Context) -> Kernel | None:
         return compiled.greedy, context.draft, context.sure
 
+    def passes(self, n: int) -> int:
+        return 3
+
     def _acceptance(self, problem: Problem) -> Acceptance:
         sure, tested = masses(problem)
         return Acceptance.exact(sure + tested, tested, problem.batch)

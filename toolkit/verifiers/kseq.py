@@ -42,6 +42,9 @@ class KSeq(Rule):
     def kernel(self, context: Context) -> Kernel | None:
         return compiled.k_seq, context.draft, context.counts[:, None]
 
+    def passes(self, n: int) -> int:
+        return 10  # some Newton steps for rho, and the residual
+
     def _acceptance(self, problem: Problem) -> Acceptance:
         context = Context.of(problem.target, problem.law, check=False)
         threshold = Threshold.of(context)

@@ -53,23 +53,29 @@ def law_of(name: str, p: Float[np.ndarray, "*batch V"], n: Any = 2) -> laws.Law:
     return laws.make({"law": name, "n": n, "short": "pad"}, p)
 
 
-def rows(names: Iterable[str] | None = None) -> list[dict[str, str]]:
+def rows(rules: Iterable[Rule | str] | None = None) -> list[dict[str, str]]:
     """One row per rule and draft law it takes, one cell per check.
 
     Parameters
     ----------
-    names : iterable of str, optional
-        Rules; all of them by default.
+    rules : iterable of rules or their names, optional
+        All registered rules by default; a rule need not be registered.
+
+    Examples
+    --------
+    >>> for row in rows(["rrs"]):
+    ...     print(" ".join(row.values()))
+    rrs iid ok ok ok ok ok
+    rrs independent ok ok ok ok ok
     """
     found = []
-    for name in names or verifiers.names():
-        rule = verifiers.get(name)
+    for rule in map(testing.as_rule, rules or verifiers.names()):
         for law in laws.names():
-            n = 1 if name == "single" else 2
+            n = 1 if rule.name == "single" else 2
             if (law == "hub" and n == 1) or rule.refuses(law_of(law, _P, n)):
                 continue
             cells = {check: test(rule, law, n) for check, test in CHECKS.items()}
-            found.append({"rule": name, "law": law, **cells})
+            found.append({"rule": rule.name, "law": law, **cells})
     return found
 
 

@@ -37,6 +37,9 @@ class Naive(Rule):
             return compiled.naive, context.draft, context.counts[:, None]
         return None
 
+    def passes(self, n: int) -> int:
+        return 1
+
     def _acceptance(self, problem: Problem) -> Acceptance:
         accepted = matched(problem)
         return Acceptance.exact(accepted, accepted, problem.batch)

@@ -42,6 +42,9 @@ class RRS(Rule):
             return compiled.with_replacement, context.draft, context.counts[:, None]
         return None
 
+    def passes(self, n: int) -> int:
+        return n
+
     def _acceptance(self, problem: Problem) -> Acceptance:
         prepared = self.on(Context.of(problem.target, problem.law, check=False))
         accepted = 1 - prepared.residual.total()

@@ -48,6 +48,9 @@ class RRSW(Rule):
     def kernel(self, context: Context) -> Kernel | None:
         return compiled.without_replacement, context.draft, context.counts[:, None]
 
+    def passes(self, n: int) -> int:
+        return n
+
     def _acceptance(self, problem: Problem) -> Acceptance:
         from multidraft.verifiers.rejected_paths import acceptance
 

@@ -39,6 +39,9 @@ class SpecHub(Rule):
     def kernel(self, context: Context) -> Kernel | None:
         return compiled.spechub, context.draft, context.sure
 
+    def passes(self, n: int) -> int:
+        return 3
+
     def _acceptance(self, problem: Problem) -> Acceptance:
         hub, other = masses(problem)
         return Acceptance.exact(hub + other, hub + other, problem.batch)

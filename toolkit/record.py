@@ -328,7 +328,7 @@ def _header(
         "passages": [asdict(passage) for passage in passages],
         "settings": asdict(chosen),
         "dtype": chosen.dtype,
-        "versions": _versions(),
+        "versions": versions(),
     }
 
 
@@ -336,7 +336,8 @@ def _hash(tokens: Int[np.ndarray, " T"]) -> str:
     return hashlib.sha256(tokens.astype("<i8").tobytes()).hexdigest()
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Versions of python and of the packages that decide a recording."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

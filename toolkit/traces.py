@@ -23,6 +23,7 @@ the passages, the settings and the versions. Files are memory-mapped; nothing is
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -193,6 +194,12 @@ def open(path: str | os.PathLike[str]) -> Trace:
         return Trace(**arrays, header=header)
     except InputError as fault:
         raise InputError(f"{os.fspath(path)}: {fault}") from None
+
+
+def fingerprint(path: str | os.PathLike[str]) -> str:
+    """What identifies the content of a trace: 16 hexadecimal digits of its hash."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def frozen() -> Trace:

@@ -9,6 +9,9 @@ from jaxtyping import Float, Shaped
 
 from multidraft.errors import InputError
 
+# Normal quantiles of .975 and .8: a difference of so many standard errors is found with power 0.8.
+_DETECTABLE = 1.960 + 0.842
+
 
 class Mean(NamedTuple):
     """A mean, its standard error, and the number of independent clusters behind both."""
@@ -16,6 +19,11 @@ class Mean(NamedTuple):
     mean: float
     stderr: float
     clusters: int
+
+    @property
+    def detectable(self) -> float:
+        """Smallest true mean that a two-sided 5 % test finds with power 0.8: 2.8 errors."""
+        return _DETECTABLE * self.stderr
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Confidence interval from Student's law with ``clusters - 1`` degrees of freedom."""

@@ -221,7 +221,7 @@ class DraftedTree:
             law is not that of the first few children (greedy and hub drafts hold together).
         """
         whole = self.tree
-        places = _embedding(tree, whole)
+        places = embedding(tree, whole)
         return DraftedTree.of(
             tree,
             self.tokens[:, places],
@@ -342,8 +342,14 @@ def _check_children(group: Group, slot: int, below: tuple[int, ...]) -> None:
         raise InputError(f"two children of slot {number} hold one token: only iid drafts repeat.")
 
 
-def _embedding(tree: Tree, whole: Tree) -> list[int]:
-    """Slot of `whole` for every slot of `tree`, by position among the siblings."""
+def embedding(tree: Tree, whole: Tree) -> list[int]:
+    """Slot of `whole` for every slot of `tree`, by position among the siblings.
+
+    Raises
+    ------
+    InputError
+        `tree` does not fit inside, or its laws are not those of the first few children.
+    """
     places = [0]
     for slot in range(1, tree.slots):
         above = places[tree.parents[slot]]

@@ -77,6 +77,7 @@ for _name, (_sentence, _example) in _COMMANDS.items():
 
 app.command("multidraft.cli.models:command", name="models", help="List and fetch language models.")
 app.command("multidraft.cli.sweep:command", name="sweep", help="Compute what a sweep file lists.")
+app.command("multidraft.cli.trees:command", name="trees", help="Record and list draft trees.")
 
 # Packages that only an extra installs.
 _EXTRAS = {

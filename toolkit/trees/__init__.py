@@ -24,13 +24,20 @@ from multidraft.trees.drafted import DraftedTree, Group
 from multidraft.trees.drawing import Markov, draw, draw_tokens, evaluate, top_probability
 from multidraft.trees.exact import BlockLaw, block_law, deviation, enumerate_drafts
 from multidraft.trees.expected import estimate, expected_length, slot_acceptance
+from multidraft.trees.named import parse, union
 from multidraft.trees.rules import get, names
 from multidraft.trees.rules.base import Block, Judgement, TreeRule
 from multidraft.trees.shapes import chain, delayed, k_ary, paths, sequoia
 from multidraft.trees.tree import Tree
 
 if TYPE_CHECKING:
+    from multidraft.trees import efficiency, recorded
     from multidraft.trees.pictures import outline, picture
+    from multidraft.trees.recording import Recorder
+
+# Public name -> module; not imported before it is asked for, since they need matplotlib or torch.
+_HOME = {"outline": "pictures", "picture": "pictures", "Recorder": "recording"}
+_MODULES = ("efficiency", "recorded")
 
 __all__ = [
     "Block",
@@ -39,6 +46,7 @@ __all__ = [
     "Group",
     "Judgement",
     "Markov",
+    "Recorder",
     "Tree",
     "TreeOptimum",
     "TreeRule",
@@ -48,6 +56,7 @@ __all__ = [
     "deviation",
     "draw",
     "draw_tokens",
+    "efficiency",
     "enumerate_drafts",
     "estimate",
     "evaluate",
@@ -57,16 +66,21 @@ __all__ = [
     "names",
     "optimum",
     "outline",
+    "parse",
     "paths",
     "picture",
+    "recorded",
     "sequoia",
     "slot_acceptance",
     "top_probability",
     "tree_optimum",
+    "union",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("outline", "picture"):  # they need matplotlib
-        return getattr(import_module("multidraft.trees.pictures"), name)
+    if name in _HOME:
+        return getattr(import_module(f"multidraft.trees.{_HOME[name]}"), name)
+    if name in _MODULES:
+        return import_module(f"multidraft.trees.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -80,8 +80,10 @@ def record(
         A name from `multidraft models`, or a folder.
     trace
         A trace of the target; what `multidraft record` wrote last for it, unless given.
-    temperature, top_k, top_p
-        Of the draft law. The target's stay free.
+    temperature
+        Of the draft law. The target's stays free.
+    top_k, top_p
+        Truncation of the draft law.
     contexts
         How many contexts of the trace, dealt from passage to passage.
     seed

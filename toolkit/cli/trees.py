@@ -12,7 +12,7 @@ from multidraft.cli.output import Json, print_json, print_table
 from multidraft.cli.record import default_trace, split_names
 from multidraft.trees import named, recorded
 
-_EXAMPLE = "multidraft trees record --draft skip-8 --law iid,without-replacement --tree paths:4,5+k-ary:2,4"
+_EXAMPLE = "multidraft trees record --law iid,without-replacement --tree paths:4,5+k-ary:2,4"
 
 command = App(name="trees", help_epilogue=f"Example: {_EXAMPLE}")
 
@@ -33,7 +33,7 @@ def show(*, folder: Path | None = None, json: Json = False) -> None:
             "file": str(place),
             "target": recording.header["target"]["name"],
             "draft": recording.header["draft"]["name"],
-            "laws": "+".join(sorted(recording.tree.law_names())),
+            "law": recording.law,
             "nodes": recording.tree.nodes,
             "depth": recording.tree.depth,
             **recording.drafting,

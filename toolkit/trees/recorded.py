@@ -113,6 +113,11 @@ class Recording:
         return self.target.shape[-1]
 
     @property
+    def law(self) -> str:
+        """Name of the draft law, see :func:`law_of`."""
+        return law_of(self.tree)
+
+    @property
     def drafting(self) -> dict[str, Any]:
         """Temperature, top_k and top_p of the draft law that the tokens were drawn from."""
         return self.header["request"]["drafting"]
@@ -156,6 +161,18 @@ class Recording:
         stored = np.searchsorted(self._inner, places[inner])
         draft[:, inner] = probabilities(self.draft[rows][:, stored], **self.drafting)
         return DraftedTree.of(tree, tokens, target, draft, check=False)
+
+
+def law_of(tree: Tree) -> str:
+    """Name of a tree's draft law; single draws, which are iid under most laws, do not count.
+
+    Examples
+    --------
+    >>> law_of(Tree([-1, 0, 0, 1], "without-replacement"))
+    'without-replacement'
+    """
+    names = tree.law_names()
+    return "+".join(sorted(names - {"iid"} or names))
 
 
 def _check_ids(values: np.ndarray, least: int, size: int, name: str) -> None:

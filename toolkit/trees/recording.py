@@ -133,8 +133,8 @@ class Recorder:
     def path(self, draft: str, tree: Tree, **drafting: Any) -> Path:
         """Where the trees of :meth:`record` with the same arguments are or will be."""
         request = self._request(draft, tree, Drafting(**drafting))
-        law = "+".join(sorted(tree.law_names()))
-        name = f"{request['target']}_{Path(draft).name}_{law}_{results.digest(request)[:12]}"
+        words = (request["target"], Path(draft).name, recorded.law_of(tree))
+        name = "_".join((*words, results.digest(request)[:12]))
         return self.folder / f"{name.replace(':', '-').replace(',', '-')}.safetensors"
 
     def nbytes(self, tree: Tree) -> int:

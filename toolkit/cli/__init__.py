@@ -41,6 +41,10 @@ _COMMANDS = {
         "Record the laws of a target and its drafts on texts.",
         "multidraft record --target smollm2 --draft skip-4,skip-8 --contexts 512",
     ),
+    "advise": (
+        "Say which tree, draft law and rule give the most tokens per second.",
+        "multidraft advise --draft skip-8 --budget 16",
+    ),
     "reproduce": (
         "Compute the optimum and every rule on a recorded trace: tables and figures.",
         "multidraft reproduce --quick",

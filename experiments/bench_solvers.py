@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 REFERENCE = "full-lp"
-TIMEOUT = 120.0  # seconds for one solve
+TIMEOUT = 60.0  # seconds for one solve
 REPEATS = 5  # at most; slow solves are not repeated
 _REPEATED = 1.0  # seconds after which a solve is not repeated
 

@@ -96,7 +96,8 @@ class Sweep:
 
     def configuration(self) -> dict[str, Any]:
         """Return what the header of the results records."""
-        return {"sweep": self.file.model_dump(mode="json", by_alias=True), "traces": self.traces}
+        names = {fingerprint: Path(path).name for fingerprint, path in self.traces.items()}
+        return {"sweep": self.file.model_dump(mode="json", by_alias=True), "traces": names}
 
 
 def _cell(laws_from: Cell, setting: Cell, contexts: list[int], draws: int) -> Cell:

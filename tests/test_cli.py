@@ -183,6 +183,17 @@ def test_compare_lists_every_method_and_every_refusal(capsys):
         assert f"{name} refuses: " in text
 
 
+def test_methods_checks_every_rule_on_its_laws(capsys, monkeypatch):
+    rows = json.loads(run(capsys, "methods", "--verifiers", "--json"))
+    assert {row["rule"] for row in rows} == set(md.verifiers.names())
+    assert not any("FAIL" in row.values() for row in rows)
+    from multidraft.verifiers import matrix
+
+    monkeypatch.setattr(matrix, "rows", lambda: [{"rule": "rrs", "law": "iid", "edges": "FAIL"}])
+    assert cli.main(["methods", "--verifiers"]) == 1
+    assert "FAIL" in capsys.readouterr().out
+
+
 def test_methods_lists_the_registries(capsys):
     data = json.loads(run(capsys, "methods", "--json"))
     assert set(data["solver"]) == set(md.solvers.names())

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import textwrap
 from typing import Any
 
@@ -243,6 +245,25 @@ def test_plots_have_sensible_defaults(small, capsys):
     spec = sweep_file.PlotSpec(name="heat", kind="heat", y="correlation", where={"law": ["iid"]})
     figure = sweep_report.figure(found.frame, spec)
     assert len(figure.axes) == 5 + 1  # a panel for each method, and the colour bar
+
+
+def test_a_page_shows_the_table_and_figures_and_is_listed(small):
+    _, folder, path = small
+    out = folder / "pages"
+    shutil.copytree(folder / "out", out)
+    assert cli.main(["sweep", "page", str(path), "--output", str(out)]) == 0
+    page = (out / "small" / "README.md").read_text()
+    assert "| correlation | law | method | n=1 | n=2 |" in page
+    shown = re.findall(r"!\[.*?\]\((.*?)\)", page)
+    assert shown == ["acceptance.png", "gap.png", "calibration.png"]
+    assert all((out / "small" / name).is_file() for name in shown)
+    assert "(small/README.md)" in (out / "README.md").read_text()
+
+
+def test_the_header_names_traces_by_file_not_by_place():
+    read = sweep_file.read(sweep_file.READY / "bounds.toml")
+    found = sweep.Sweep(read, {"f": "/somewhere/private/own.safetensors"}, (0,))
+    assert found.configuration()["traces"] == {"f": "own.safetensors"}
 
 
 def test_gaps_are_taken_context_by_context(small):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from multidraft import results
 from multidraft.cli.output import Flag, Json, print_fields, print_json
 from multidraft.errors import InputError
 from multidraft.experiments import runner, sweep, sweep_file
@@ -22,7 +23,6 @@ command = App(
 
 Output = Annotated[Path, Parameter(help="Folder that holds one folder for each sweep.")]
 Contexts = Annotated[int | None, Parameter(help="Use only so many contexts, evenly spaced.")]
-FORMATS = {"markdown": "md", "latex": "tex", "csv": "csv"}
 
 
 @command.default
@@ -145,19 +145,14 @@ def table(
     write
         Write the table in all formats beside the merged file instead.
     """
-    from multidraft.experiments import sweep_report
-    from multidraft.files import write_text
+    from multidraft.experiments import sweep_page, sweep_report
 
-    found, frame, folder = _merged(file, output)
-    made = sweep_report.table(frame, found.table)
-    if not write:
-        text = getattr(made, format)()
-        print_json({"table": text}) if json else print(text, end="")
+    read, found, folder = _merged(file, output)
+    if write:
+        _print_paths(sweep_page.write_table(read, found, folder), json)
         return
-    paths = [folder / f"{found.name}.{suffix}" for suffix in FORMATS.values()]
-    for name, path in zip(FORMATS, paths, strict=True):
-        write_text(path, getattr(made, name)())
-    _print_paths(paths, json)
+    text = getattr(sweep_report.table(found.frame, read.table), format)()
+    print_json({"table": text}) if json else print(text, end="")
 
 
 @command.command(help_epilogue="Example: multidraft sweep plot families.toml --suffix svg")
@@ -169,15 +164,17 @@ def plot(
     json: Json = False,
 ) -> None:
     """Draw the figures of a merged sweep: those that its file describes, or sensible ones."""
-    from multidraft import plots
-    from multidraft.experiments import sweep_report
+    from multidraft.experiments import sweep_page
 
-    found, frame, folder = _merged(file, output)
-    specs = found.plot or sweep_report.defaults(frame)
-    paths = [folder / f"{spec.name}.{suffix}" for spec in specs]
-    for spec, path in zip(specs, paths, strict=True):
-        plots.save(sweep_report.figure(frame, spec), path)
-    _print_paths(paths, json)
+    _print_paths(sweep_page.write_figures(*_merged(file, output), suffix), json)
+
+
+@command.command(help_epilogue="Example: multidraft sweep page families.toml")
+def page(file: Path, *, output: Output = Path("results/sweeps"), json: Json = False) -> None:
+    """Write table, figures and a README of a merged sweep, and the list of all sweeps."""
+    from multidraft.experiments import sweep_page
+
+    _print_paths([sweep_page.write(*_merged(file, output))], json)
 
 
 def _print_paths(paths: list[Path], json: bool) -> None:
@@ -205,11 +202,9 @@ def _found(file: Path, output: Path, contexts: int | None) -> tuple[sweep.Sweep,
     return sweep.prepare(read, path.parent, contexts), output / read.name
 
 
-def _merged(file: Path, output: Path) -> tuple[sweep_file.SweepFile, Any, Path]:
-    from multidraft import results
-
+def _merged(file: Path, output: Path) -> tuple[sweep_file.SweepFile, results.Results, Path]:
     read = sweep_file.read(_path(file))
     path = output / read.name / f"{read.name}.parquet"
     if not path.is_file():
         raise InputError(f"there is no {path}: run `multidraft sweep merge {file}` first.")
-    return read, results.read(path).frame, path.parent
+    return read, results.read(path), path.parent

@@ -95,7 +95,9 @@ def report(frame: polars.DataFrame) -> Page:
     open_ = frame.filter(polars.col("target") == "random").sort("n")
     figure = plots.ecdf(
         open_.with_columns(curve=polars.format("n = {}", "n"), lost=1 - open_["value"]),
-        **{"value": "lost", "colour": "curve", "across": 1},
+        value="lost",
+        colour="curve",
+        across=1,
         xlabel="1 - optimal acceptance",
         ylabel="share of instances",
     )

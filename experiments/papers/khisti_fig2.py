@@ -80,7 +80,10 @@ def report(frame: polars.DataFrame) -> Page:
         exact.with_columns(
             panel=polars.format("q(1) = 1/{}", exact["panel"].replace_strict(FIRST))
         ),
-        **{"x": "x", "colour": "method", "panel": "panel", "across": 2},
+        x="x",
+        colour="method",
+        panel="panel",
+        across=2,
         xlabel="target probability q(2)",
         ylabel="acceptance",
     )

@@ -42,10 +42,13 @@ def report(frame: polars.DataFrame) -> Page:
     """Means by method and n, and the order of the rules at every n."""
     means = frames.means(frame, draft_temperature=None, method=METHODS, n=COUNTS)
     table = results.pivot(means, rows=["draft_temperature", "method"], columns="n")
-    panels = means.with_columns(panel="draft temperature " + means["draft_temperature"].cast(str))
     figure = plots.lines(
-        panels,
-        **{"x": "n", "colour": "method", "panel": "panel", "log_x": True, "across": 2},
+        frames.as_text(means, "draft_temperature", "draft temperature"),
+        x="n",
+        colour="method",
+        panel="draft temperature",
+        log_x=True,
+        across=2,
         xlabel="number of drafts n",
         ylabel="acceptance",
     )
@@ -65,22 +68,20 @@ def report(frame: polars.DataFrame) -> Page:
 
 
 def _verdicts(frame: polars.DataFrame, heat: float) -> list[Verdict]:
-    def gaps(first: str, second: str) -> dict[str, results.Mean]:
-        same = {"draft_temperature": heat}
-        return {
-            f"n={n}": frames.difference(
-                frame, {**same, "n": n, "method": first}, {**same, "n": n, "method": second}
-            )
-            for n in COUNTS
-        }
-
     at = f"(draft temperature {heat:g})"
-    claims = {
-        f"IS accepts more than SpecTr {at}": ("importance", "k-seq", math.inf),
-        f"SpecTr accepts more than SpecInfer {at}": ("k-seq", "rrs", math.inf),
-        f"IS is within 0.01 of the optimum {at}": ("optimum", "importance", 0.01),
-    }
+    same: dict[str, Any] = {"draft_temperature": heat, "n": COUNTS}
     return [
-        together(claim, gaps(first, second), high=high, about="models" if high < 1 else "methods")
-        for claim, (first, second, high) in claims.items()
+        together(
+            f"IS accepts more than SpecTr {at}", frames.gaps(frame, "importance", "k-seq", **same)
+        ),
+        together(
+            f"SpecTr accepts more than SpecInfer {at}", frames.gaps(frame, "k-seq", "rrs", **same)
+        ),
+        together(
+            f"IS is within 0.01 of the optimum {at}",
+            frames.gaps(frame, "optimum", "importance", **same),
+            low=-math.inf,
+            high=0.01,
+            about="models",
+        ),
     ]

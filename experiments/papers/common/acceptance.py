@@ -108,6 +108,11 @@ def _single(problem: md.Problem) -> Float[np.ndarray, " B"]:
     return np.max([np.minimum(problem.target, p).sum(-1) for p in _parts(problem)], axis=0)
 
 
+def _first(problem: md.Problem) -> Float[np.ndarray, " B"]:
+    """Acceptance of the first draft alone."""
+    return np.minimum(problem.target, _parts(problem)[0]).sum(-1)
+
+
 def _entropy(problem: md.Problem) -> Float[np.ndarray, " B"]:
     q = problem.target
     return -np.where(q > 0, q * np.log2(np.where(q > 0, q, 1.0)), 0.0).sum(-1)
@@ -125,11 +130,12 @@ def _coupling(problem: md.Problem) -> Float[np.ndarray, " B"]:
     return np.asarray(md.bounds.get("list-coupling", problem).value)
 
 
-#: Quantities of the laws: acceptance of one draft, the optimum, the draft's largest probability,
+#: Quantities of the laws: the optimum, acceptance of one draft, the draft's largest probability,
 #: the target's entropy in bits, two lower bounds.
 QUANTITIES: dict[str, Callable[[md.Problem], Float[np.ndarray, " B"]]] = {
     OPTIMUM: md.optimal_acceptance,
     "single draft": _single,
+    "first draft alone": _first,
     "draft's top probability": _peak,
     "target's entropy": _entropy,
     "k-seq guarantee": _guarantee,

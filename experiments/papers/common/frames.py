@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def chosen(frame: polars.DataFrame, **columns: Any) -> polars.DataFrame:
 
 
 def means(
-    frame: polars.DataFrame, value: str = "value", **by: Sequence[Any] | None
+    frame: polars.DataFrame, value: str = "value", **by: Collection[Any] | None
 ) -> polars.DataFrame:
     """Mean of a column with its clustered error for all values of the columns `by`.
 
@@ -62,17 +63,24 @@ Pair = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"], Int[np.ndarray, "
 
 
 def pair(
-    frame: polars.DataFrame, first: dict[str, Any], second: dict[str, Any], value: str = "value"
+    frame: polars.DataFrame,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    value: str = "value",
+    over: Sequence[str] = (),
 ) -> Pair:
     """Values of two selections on the same contexts, and the passages of these.
+
+    `over` names columns that are no part of the selections: their values are paired as well.
 
     Raises
     ------
     InputError
         The selections do not hold the same contexts, each once.
     """
-    one, two = chosen(frame, **first), chosen(frame, **second)
-    if one.is_empty() or one["context"].to_list() != two["context"].to_list():
+    key = [*over, "context"]
+    one, two = (chosen(frame, **columns).sort(key) for columns in (first, second))
+    if one.is_empty() or not one.select(key).equals(two.select(key)):
         raise InputError(f"{first} and {second} are not on the same contexts: nothing is paired.")
     parts = [part[value].to_numpy().astype(np.float64) for part in (one, two)]
     return parts[0], parts[1], one["passage"].to_numpy()
@@ -102,3 +110,68 @@ def ratio(
 def wide(frame: polars.DataFrame, *index: str, value: str = "value") -> polars.DataFrame:
     """One row per values of `index`, one column per method."""
     return frame.pivot("method", index=list(index), values=value).sort(*index)
+
+
+def gaps(
+    frame: polars.DataFrame,
+    first: str | dict[str, Any],
+    second: str | dict[str, Any],
+    /,
+    *,
+    factor: float = 1.0,
+    **where: Any,
+) -> dict[str, results.Mean]:
+    """:func:`difference` in several settings: tuples in `where` are axes, all else is fixed.
+
+    `first` and `second` are methods, or columns and their values. Labels are "n=2, k=10".
+    """
+    axes = {name: values for name, values in where.items() if isinstance(values, tuple)}
+    fixed = {name: value for name, value in where.items() if name not in axes}
+    sides = [{"method": s} if isinstance(s, str) else s for s in (first, second)]
+    found = {}
+    for values in product(*axes.values()):
+        place = dict(zip(axes, values, strict=True))
+        label = ", ".join(_setting(name, value) for name, value in place.items())
+        one, two = ({**fixed, **place, **side} for side in sides)
+        found[label] = difference(frame, one, two, factor=factor)
+    return found
+
+
+def _setting(name: str, value: Any) -> str:
+    return f"{_SHORT.get(name, name)}={'all' if value is None else value}"
+
+
+# How labels name long columns.
+_SHORT = {"temperature": "T", "draft_temperature": "draft T", "top_k": "k", "draft_top_k": "k"}
+
+
+def exact(frame: polars.DataFrame) -> polars.DataFrame:
+    """Add the column stderr that says that every value is exact."""
+    import polars
+
+    return frame.with_columns(stderr=polars.lit(None, dtype=polars.Float64))
+
+
+def as_text(frame: polars.DataFrame, column: str, name: str) -> polars.DataFrame:
+    """Add a column of words "name value" for panels and legends; nothing there reads "all"."""
+    import polars
+
+    words = polars.col(column).cast(polars.String).fill_null("all")
+    return frame.with_columns(polars.format(f"{name} {{}}", words).alias(name))
+
+
+def named(frame: polars.DataFrame, names: dict[str, dict[str, str]]) -> polars.DataFrame:
+    """Methods under the names that a page calls them by: draft law -> method -> name.
+
+    Others are left out.
+    """
+    import polars
+
+    table = polars.DataFrame(
+        [
+            {"law": law, "method": method, "name": name}
+            for law, methods in names.items()
+            for method, name in methods.items()
+        ]
+    )
+    return frame.join(table, on=["law", "method"]).drop("method").rename({"name": "method"})

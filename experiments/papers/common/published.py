@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +21,11 @@ def read(name: str) -> polars.DataFrame:
 
 def beside(
     name: str,
-    ours: polars.DataFrame,
+    ours: polars.DataFrame | None,
     *,
     methods: Mapping[str, str],
     on: Mapping[str, str],
-    where: Mapping[str, str] | None = None,
+    where: Mapping[str, Sequence[str]] | None = None,
     show: tuple[str, ...] = ("target_model", "draft_model", "dataset"),
     digits: int = 3,
 ) -> str:
@@ -35,28 +35,31 @@ def beside(
     ----------
     name : str
         File in the folder of published numbers.
-    ours : polars.DataFrame
-        Columns method, those of `on`, value, stderr.
+    ours : polars.DataFrame or None
+        Columns method, those of `on`, value, stderr; None where nothing of ours compares.
     methods : mapping
         Label of the paper -> our method; other labels are left out.
     on : mapping
         Column of the paper -> our column with the same meaning; what does not match shows as "–".
     where : mapping, optional
-        Values that columns of the paper must have.
+        Column of the paper -> the values whose rows are shown.
     show : tuple of str
         Further columns of the paper to show.
     digits : int
     """
-    rows = read(name).filter(**dict(where or {}))
-    head = [*show, *on, "method", "published", "provenance", "ours"]
+    rows = read(name)
+    for column, values in {**(where or {}), "method": methods}.items():
+        rows = rows.filter(rows[column].is_in(list(values)))
+    labels = [*show, *on, "method"]
+    head = [*labels, "published", "provenance", *([] if ours is None else ["ours"])]
     lines = [head, ["---"] * len(head)]
     for row in rows.iter_rows(named=True):
-        if row["method"] in methods:
-            value = row["value"] + (f" ± {row['uncertainty']}" if row["uncertainty"] else "")
+        value = row["value"] + (f" ± {row['uncertainty']}" if row["uncertainty"] else "")
+        line = [*(row[column] or "–" for column in labels), value, row["provenance"]]
+        if ours is not None:
             keys = {our: _number(row[theirs]) for theirs, our in on.items()}
-            mine = _ours(ours, {**keys, "method": methods[row["method"]]}, digits)
-            labels = [row[column] or "–" for column in (*show, *on, "method")]
-            lines.append([*labels, value, row["provenance"], mine])
+            line.append(_ours(ours, {**keys, "method": methods[row["method"]]}, digits))
+        lines.append(line)
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     notes = [note for note in rows["note"].unique(maintain_order=True).to_list() if note]
     return "\n".join([table, "", *(f"- Note in the source: {note}." for note in notes)])
@@ -71,7 +74,7 @@ def _number(text: str | None) -> float | str | None:
 
 def _ours(ours: polars.DataFrame, keys: dict[str, Any], digits: int) -> str:
     for name, value in keys.items():
-        ours = ours.filter(ours[name] == value)
+        ours = ours.filter(ours[name] == value) if value is not None else ours.clear()
     if len(ours) != 1:
         return "–"
     value, error = ours["value"][0], ours["stderr"][0]

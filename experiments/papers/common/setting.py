@@ -54,9 +54,10 @@ class Setting:
             "texts": sorted(self.texts),
         }
 
-    def count(self, wanted: int = CONTEXTS) -> int:
-        """How many contexts an item that wants so many gets."""
+    def count(self, wanted: int = CONTEXTS, quick: int = CONTEXTS) -> int:
+        """How many contexts an item gets that wants so many, and no more than `quick` in haste."""
         held = len(_candidates(md.traces.open(self.trace), self.texts))
+        wanted = min(wanted, quick) if self.quick else wanted
         return min(wanted if self.contexts is None else self.contexts, held)
 
     def cells(
@@ -64,14 +65,22 @@ class Setting:
         settings: Iterable[Mapping[str, Any]],
         *,
         contexts: int = CONTEXTS,
-        chunk: int = CHUNK,
+        quick: int = CONTEXTS,
     ) -> list[dict[str, Any]]:
-        """Every setting on every chunk of contexts; the settings of a chunk follow each other."""
-        count, settings = self.count(contexts), list(settings)
+        """Every setting on every chunk of contexts; the settings of a chunk follow each other.
+
+        Parameters
+        ----------
+        settings : iterable of mappings
+            What the cells differ in besides their contexts.
+        contexts, quick : int
+            How many contexts the item wants, and at most in haste.
+        """
+        count, settings = self.count(contexts, quick), list(settings)
         return [
-            {**self.pair, "contexts": count, "first": first, "last": min(first + chunk, count) - 1}
+            {**self.pair, "contexts": count, "first": first, "last": min(first + CHUNK, count) - 1}
             | dict(setting)
-            for first in range(0, count, chunk)
+            for first in range(0, count, CHUNK)
             for setting in settings
         ]
 

@@ -12,71 +12,62 @@ is not made again.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from multidraft import results, trees
+from multidraft import results
 from multidraft.cli.record import default_trace
 from multidraft.experiments import runner
-from multidraft.experiments.tree_optimum import RULES as TREE_RULES
-from multidraft.trees import efficiency, named, recorded
+from multidraft.trees import efficiency, named, recorded, rules
 from multidraft.trees.recording import Recorder
 from multidraft.trees.tree import Tree
 
-DRAFTS = ("skip-8", "skip-4", "ngram-3")
 CONTEXTS = 64
 PATHS = 4
-#: Name in tables -> registry name and options.
-RULES = {**TREE_RULES, "top-down spechub": ("top-down", {"rule": "spechub"})}
-BASELINE = "block"  # the best rule of a single path
-_TOKEN = ("top-down naive", "top-down rrs", "top-down k-seq", "top-down interval")
-
-
-class Family(NamedTuple):
-    """Shapes of one kind.
-
-    Attributes
-    ----------
-    shapes : depth, or where the paths part, -> the shape's text
-    """
-
-    name: str
-    shapes: dict[int, str]
-
-
-ONE = Family("one path", {depth: f"chain:{depth}" for depth in range(1, 7)})
-FOUR = Family("4 paths", {depth: f"paths:{PATHS},{depth}" for depth in range(1, 5)})
-DELAYED = Family("delayed", {trunk: f"delayed:{PATHS},{trunk},{4 - trunk}" for trunk in (1, 2, 3)})
-BINARY = Family("binary", {depth: f"k-ary:2,{depth}" for depth in range(1, 5)})
-FAMILIES = {family.name: family for family in (ONE, FOUR, DELAYED, BINARY)}
+BASELINE = ("iid", "one path", "block")  # the best rule of a single path
+#: Family of trees -> its shapes as text: a tree that is cut at every depth, or several trees.
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "one path": ("chain:6",),
+    "4 paths": (f"paths:{PATHS},4",),
+    "delayed": tuple(f"delayed:{PATHS},{trunk},{4 - trunk}" for trunk in (1, 2, 3)),
+    "binary": ("k-ary:2,4",),
+}
 #: Draft law -> family -> the rules that are computed there.
 LAWS: dict[str, dict[str, tuple[str, ...]]] = {
     "iid": {
-        "one path": ("top-down rrs", "block"),
-        "4 paths": (*_TOKEN, "greedy-multipath", "traversal"),
-        "delayed": (*_TOKEN, "greedy-multipath", "traversal"),
-        "binary": ("top-down rrs", "top-down interval", "traversal"),
+        "one path": ("rrs", "block"),
+        "4 paths": ("naive", "rrs", "k-seq", "interval", "greedy-multipath", "traversal"),
+        "delayed": ("rrs", "interval", "greedy-multipath", "traversal"),
+        "binary": ("rrs", "traversal"),
     },
     "without-replacement": {
-        "4 paths": ("top-down naive", "top-down rrsw", "traversal"),
-        "delayed": ("top-down naive", "top-down rrsw", "traversal"),
-        "binary": ("top-down naive", "top-down rrsw", "traversal"),
+        "4 paths": ("naive", "rrsw", "traversal"),
+        "delayed": ("rrsw", "traversal"),
+        "binary": ("rrsw", "traversal"),
     },
-    "top": dict.fromkeys(("one path", "4 paths", "binary"), ("top-down naive",)),
-    "greedy": {"4 paths": ("top-down naive", "top-down greedy", "univer")},
-    "hub": {"binary": ("top-down naive", "top-down spechub")},
+    "top": {"one path": ("naive",), "4 paths": ("naive",), "binary": ("naive",)},
+    "greedy": {"4 paths": ("greedy", "univer")},
+    "hub": {"binary": ("spechub",)},
+}
+_MAIN = ("iid", "without-replacement", "top")
+#: Draft model -> the laws that it drafts by here.
+DRAFTS: dict[str, tuple[str, ...]] = {
+    "skip-8": tuple(LAWS),
+    "skip-4": _MAIN,
+    "ngram-3": _MAIN,
 }
 
 
 def deepest(law: str) -> Tree:
     """The tree that is recorded for a draft law: the smallest that holds all its shapes."""
-    shapes = [text for name in LAWS[law] for text in FAMILIES[name].shapes.values()]
+    shapes = [text for name in LAWS[law] for text in FAMILIES[name]]
     return named.parse("+".join(shapes), law)
 
 
-def cells(trace: str, contexts: int, drafts: tuple[str, ...] = DRAFTS) -> list[dict[str, Any]]:
-    """Every draft model, law, shape and rule; `trace` is the fingerprint of the trace."""
+def cells(trace: str, contexts: int, drafts: Iterable[str] = DRAFTS) -> list[dict[str, Any]]:
+    """Every draft model, law, tree and rule; `trace` is the fingerprint of the trace."""
     return [
         {
             "trace": trace,
@@ -84,32 +75,41 @@ def cells(trace: str, contexts: int, drafts: tuple[str, ...] = DRAFTS) -> list[d
             "draft": draft,
             "law": law,
             "family": family,
-            "step": step,
             "tree": text,
             "rule": rule,
         }
         for draft in drafts
-        for law, families in LAWS.items()
-        for family, rules in families.items()
-        for step, text in FAMILIES[family].shapes.items()
-        for rule in rules
+        for law in DRAFTS[draft]
+        for family, wanted in LAWS[law].items()
+        for text in FAMILIES[family]
+        for rule in wanted
     ]
 
 
 def compute(cell: dict[str, Any], seed: int, *, files: dict[str, str]) -> list[dict[str, Any]]:
-    """Expected block length at every context; nothing is drawn, so `seed` is not used.
+    """Expected block length at every depth and context; nothing is drawn, `seed` is not used.
 
-    `files` names the recording of every draft and law, as ``draft/law``.
+    A delayed tree counts as a whole; the others are cut at every depth. `files` names the recording
+    of every draft and law, as ``draft/law``.
     """
     recording = _opened(files[f"{cell['draft']}/{cell['law']}"])
-    kind, options = RULES[cell["rule"]]
     tree = named.parse(cell["tree"], cell["law"])
-    case = efficiency.Case(tree, trees.get(kind, **options))
-    found = efficiency.lengths(recording, {"": case})[""]
+    case = efficiency.Case(tree, rules.parse(cell["rule"]))
+    if cell["family"] == "delayed":
+        found = {tree.depth: efficiency.lengths(recording, {"": case})[""]}
+    else:
+        found = dict(enumerate(efficiency.by_depth(recording, case).T, start=1))
     return [
-        {"nodes": tree.nodes, "context": context, "passage": passage, "length": length}
+        {
+            "depth": depth,
+            "nodes": int((tree.depths <= depth).sum()) - 1,
+            "context": int(context),
+            "passage": int(passage),
+            "length": float(length),
+        }
+        for depth, lengths in found.items()
         for context, passage, length in zip(
-            recording.context.tolist(), recording.passage.tolist(), found.tolist(), strict=True
+            recording.context, recording.passage, lengths, strict=True
         )
     ]
 
@@ -119,11 +119,11 @@ def _opened(path: str) -> recorded.Recording:
     return recorded.open(path)
 
 
-def record(recorder: Recorder, drafts: tuple[str, ...] = DRAFTS) -> dict[str, str]:
+def record(recorder: Recorder, drafts: Iterable[str] = DRAFTS) -> dict[str, str]:
     """Record the trees of every draft and law that are not there yet; return their files."""
     files = {}
     for draft in drafts:
-        for law in LAWS:
+        for law in DRAFTS[draft]:
             recorder.record(draft, deepest(law))
             files[f"{draft}/{law}"] = str(recorder.path(draft, deepest(law)))
     return files
@@ -134,7 +134,7 @@ def run(
     folder: Path,
     *,
     contexts: int = CONTEXTS,
-    drafts: tuple[str, ...] = DRAFTS,
+    drafts: Sequence[str] = tuple(DRAFTS),
     jobs: int = 1,
 ) -> results.Results:
     """Record and compute what is missing, merge it to ``folder/lengths.parquet``, return it.

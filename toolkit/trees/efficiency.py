@@ -88,6 +88,46 @@ def _part(drafted: DraftedTree, cases: Mapping[Key, Case]) -> dict[Key, Float[np
     return found
 
 
+def by_depth(
+    recording: Recording,
+    case: Case,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> Float[np.ndarray, "N D"]:
+    """Expected block lengths of a case cut at depth 1, 2, ..., D.
+
+    A top-down rule tests a node without a look below it, so one judgement of the whole tree gives
+    all depths: a cut at d leaves the probabilities to reach the slots above. Other rules judge
+    every cut. Parameters and errors are those of :func:`lengths`.
+    """
+    settings: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    if case.rule.name != "top-down":
+        cuts = {d: Case(cut(case.tree, d), case.rule) for d in range(1, case.tree.depth + 1)}
+        return np.column_stack(list(lengths(recording, cuts, **settings).values()))
+    level = case.tree.depths <= np.arange(1, case.tree.depth + 1)[:, None]
+    return np.concatenate(
+        [
+            case.rule.judge(drafted).reach @ level.T.astype(np.float64)
+            for drafted in _batches(recording, case.tree, **settings)
+        ]
+    )
+
+
+def cut(tree: Tree, depth: int) -> Tree:
+    """The tree down to a depth.
+
+    Examples
+    --------
+    >>> cut(Tree([-1, 0, 1, 1], "iid"), 1).parents
+    (-1, 0)
+    """
+    kept = np.flatnonzero(tree.depths <= depth).tolist()
+    laws = [tree.specs[slot] if tree.depths[slot] < depth else None for slot in kept]
+    return Tree([kept.index(p) if p >= 0 else -1 for p in np.array(tree.parents)[kept]], laws)
+
+
 def block_efficiency(
     recording: Recording,
     rule: TreeRule,

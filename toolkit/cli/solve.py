@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ def command(
     *,
     method: str = "auto",
     plan: Path | None = None,
+    tokens: Path | None = None,
     json: Json = False,
 ) -> None:
     """Solve one problem and certify the answer.
@@ -35,16 +37,19 @@ def command(
         Write the plan with its problem to this .npz file: selection law, residual law and, for
         small vocabularies, the mass that each token set keeps of each of its tokens
         (multidraft.load_plan reads it).
+    tokens
+        Texts of tokens, for the cut: a tokenizer.json, a JSON list, or text: id.
     """
+    texts = _texts(tokens)
     solution = md.solve(given.problem(), method)
     if plan is not None:
         save_plan(solution, plan)
     if json:
-        print_json(as_data(solution))
+        print_json(as_data(solution) | _named(solution, texts))
     elif solution.problem.batch:
         _print_batch(solution)
     else:
-        print_fields(_fields(solution))
+        print_fields(_fields(solution, texts))
 
 
 def as_data(solution: Solution) -> dict[str, Any]:
@@ -85,10 +90,32 @@ def save_plan(solution: Solution, path: Path) -> None:
     plan.save(path)
 
 
-def _fields(solution: Solution) -> dict[str, Any]:
+def _texts(chosen: Path | None) -> dict[int, str]:
+    from multidraft.report.tokens import read
+
+    return {} if chosen is None else read(chosen)
+
+
+def _words(ids: list[int], texts: Mapping[int, str]) -> list[str]:
+    """Token ids, each with its text where that is known."""
+    from multidraft.report.tokens import shown
+
+    return [f"{token} {shown(token, texts)}" if token in texts else str(token) for token in ids]
+
+
+def _named(solution: Solution, texts: Mapping[int, str]) -> dict[str, Any]:
+    """Texts of the tokens in the cut (per row of a batch), where texts were given."""
+    if not texts:
+        return {}
+    cuts = [np.flatnonzero(row) for row in np.atleast_2d(solution.certificate.cut)]
+    named = [[texts.get(token) for token in cut.tolist()] for cut in cuts]
+    return {"cut_texts": named if solution.problem.batch else named[0]}
+
+
+def _fields(solution: Solution, texts: Mapping[int, str]) -> dict[str, Any]:
     data = as_data(solution)
     ids = data.pop("cut")
-    listed = ", ".join(map(str, ids[:SHOWN])) + (", ..." if len(ids) > SHOWN else "")
+    listed = ", ".join(_words(ids[:SHOWN], texts)) + (", ..." if len(ids) > SHOWN else "")
     return {
         "acceptance": float(data["acceptance"]),
         "status": data["status"],

@@ -20,7 +20,6 @@ import numpy as np
 import multidraft as md
 from multidraft import laws, results, solvers
 from multidraft.errors import Refused
-from multidraft.files import write_text
 from multidraft.solvers.token_sets import TokenSets
 
 if TYPE_CHECKING:
@@ -246,8 +245,8 @@ def _peak() -> int:
 # ------------------------------------------------------------------------------- what is written
 
 
-def report(rows: Sequence[Row], folder: Path, *, seed: int = 0) -> None:
-    """Write ``solvers.parquet``, ``solvers.md`` and ``solvers.png`` to `folder`."""
+def report(rows: Sequence[Row], folder: Path, *, seed: int = 0) -> dict[str, Any]:
+    """Write ``solvers.parquet`` and ``solvers.png`` to `folder`; return the file's header."""
     import polars
 
     from multidraft import plots
@@ -256,8 +255,8 @@ def report(rows: Sequence[Row], folder: Path, *, seed: int = 0) -> None:
     sizes = [list(size) for size in dict.fromkeys(map(_size, rows))]
     header = results.header({"bench": "solvers", "sizes": sizes}, seeds=[seed])
     results.write(folder / "solvers.parquet", frame, header)
-    write_text(folder / "solvers.md", table(rows))
     plots.save(figure(frame), folder / "solvers.png")
+    return header
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -25,7 +25,6 @@ from torch import Tensor
 import multidraft as md
 from multidraft import laws, results, verifiers
 from multidraft.errors import Refused
-from multidraft.files import write_text
 from multidraft.verifiers.base import Rule
 from multidraft.verifiers.context import Context
 
@@ -261,10 +260,8 @@ def _on_gpu(call: Callable[[], object], number: int) -> float:
 # ------------------------------------------------------------------------------- what is written
 
 
-def report(
-    rows: Sequence[Row], folder: Path, *, preparation: Sequence[Row] = (), seed: int = 0
-) -> None:
-    """Write ``verifiers.parquet``, ``verifiers.md`` and ``verifiers.png`` to `folder`."""
+def report(rows: Sequence[Row], folder: Path, *, seed: int = 0) -> dict[str, Any]:
+    """Write ``verifiers.parquet`` and ``verifiers.png`` to `folder`; return the file's header."""
     import polars
 
     from multidraft import plots
@@ -272,8 +269,8 @@ def report(
     frame = polars.DataFrame(list(rows), infer_schema_length=None)
     header = results.header({"bench": "verifiers", "rules": list(rules())}, seeds=[seed])
     results.write(folder / "verifiers.parquet", frame, header)
-    write_text(folder / "verifiers.md", table(rows) + preparation_table(preparation))
     plots.save(figure(frame), folder / "verifiers.png")
+    return header
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from multidraft import results
@@ -11,7 +12,26 @@ from multidraft.errors import InputError
 from multidraft.files import write_text
 
 
-def run(name: str, output: Path, *, quick: bool = False, trace: Path | None = None) -> Path:
+@dataclass(frozen=True)
+class Options:
+    """What a benchmark may be told.
+
+    Attributes
+    ----------
+    quick : bool
+        Fewer sizes and repeats.
+    trace : path or None
+        Recorded laws for the benchmarks that use them; the frozen trace unless given.
+    device : str
+        Where verifiers run: ``"cpu"``, or a CUDA device.
+    """
+
+    quick: bool = False
+    trace: Path | None = None
+    device: str = "cpu"
+
+
+def run(name: str, output: Path, options: Options = Options()) -> Path:
     """Run one benchmark and write its page, rows and figures to the folder `name` in `output`.
 
     Parameters
@@ -19,10 +39,7 @@ def run(name: str, output: Path, *, quick: bool = False, trace: Path | None = No
     name : str
         One of :data:`BENCHES`.
     output : path
-    quick : bool
-        Fewer sizes and repeats.
-    trace : path, optional
-        Recorded laws for the benchmarks that use them; the frozen trace unless given.
+    options : Options
 
     Returns
     -------
@@ -32,23 +49,25 @@ def run(name: str, output: Path, *, quick: bool = False, trace: Path | None = No
     ------
     InputError
         For an unknown name.
+    Refused
+        There is no such device.
     """
     if name not in BENCHES:
         raise InputError(f"unknown benchmark {name!r}: choose one of {', '.join(BENCHES)}.")
     folder = output / name
-    page = BENCHES[name](folder, quick, trace)
+    page = BENCHES[name](folder, options)
     if page is not None:
         write_text(folder / "README.md", page)
     return folder / "README.md"
 
 
-def _full_vocabulary(folder: Path, quick: bool, trace: Path | None) -> str:
+def _full_vocabulary(folder: Path, options: Options) -> str:
     import polars
 
     from multidraft.experiments import bench_full_vocabulary as bench
 
-    sizes = bench.VOCABULARIES[:2] if quick else bench.VOCABULARIES
-    rows = bench.measure(sizes, repeats=5 if quick else 15)
+    sizes = bench.VOCABULARIES[:2] if options.quick else bench.VOCABULARIES
+    rows = bench.measure(sizes, repeats=5 if options.quick else 15)
     header = results.header({"bench": "full-vocabulary", "sizes": list(sizes)}, seeds=[0])
     results.write(folder / "full-vocabulary.parquet", polars.DataFrame(rows), header)
     return (
@@ -62,63 +81,63 @@ def _full_vocabulary(folder: Path, quick: bool, trace: Path | None) -> str:
     )
 
 
-def _solvers(folder: Path, quick: bool, trace: Path | None) -> str:
+def _solvers(folder: Path, options: Options) -> str:
     from multidraft.experiments import bench_solvers as bench
 
-    rows = bench.measure(bench.QUICK if quick else bench.SIZES)
-    bench.report(rows, folder)
-    header = results.read(folder / "solvers.parquet").header
-    text = (folder / "solvers.md").read_text(encoding="utf-8")
-    (folder / "solvers.md").unlink()
+    rows = bench.measure(bench.QUICK if options.quick else bench.SIZES)
+    header = bench.report(rows, folder)
     return (
         "# Every exact formulation: time, memory, gap\n\n"
         f"{_machine('solvers', header)} One process and one thread for each solve; a line without "
-        "numbers says why.\n\n![Time against the number of token sets](solvers.png)\n\n" + text
+        "numbers says why.\n\n![Time against the number of token sets](solvers.png)\n\n"
+        + bench.table(rows)
     )
 
 
-def _verifiers(folder: Path, quick: bool, trace: Path | None) -> str:
+def _verifiers(folder: Path, options: Options) -> str:
     from multidraft.experiments import bench_verifiers as bench
 
-    vocabularies = bench.VOCABULARIES[:1] if quick else bench.VOCABULARIES
-    rows = bench.measure(vocabularies=vocabularies, repeats=3 if quick else 7)
-    bench.report(rows, folder, preparation=bench.measure_preparation(vocabularies))
-    header = results.read(folder / "verifiers.parquet").header
-    text = (folder / "verifiers.md").read_text(encoding="utf-8")
-    (folder / "verifiers.md").unlink()
+    vocabularies = bench.VOCABULARIES[:1] if options.quick else bench.VOCABULARIES
+    repeats = 3 if options.quick else 7
+    rows = bench.measure(vocabularies=vocabularies, repeats=repeats, device=options.device)
+    prepared = bench.measure_preparation(vocabularies)
+    header = bench.report(rows, folder, preparation=prepared)
     return (
         "# Verification rules, in passes over the laws\n\n"
         f"{_machine('verifiers', header)} The unit is one pass `torch.relu(q - c * p).sum(-1)` "
-        "over the same arrays.\n\n![Passes measured per pass needed](verifiers.png)\n\n" + text
+        "over the same arrays.\n\n![Passes measured per pass needed](verifiers.png)\n\n"
+        + bench.table(rows)
+        + bench.preparation_table(prepared)
     )
 
 
-def _global_resolution(folder: Path, quick: bool, trace: Path | None) -> None:
+def _global_resolution(folder: Path, options: Options) -> None:
     from multidraft import traces
     from multidraft.experiments import global_resolution_table as bench
 
-    found = bench.run(trace or traces.FROZEN, "skip-8", folder, contexts=8 if quick else 32)
+    contexts = 8 if options.quick else 32
+    found = bench.run(options.trace or traces.FROZEN, "skip-8", folder, contexts=contexts)
     bench.report(found, folder)
 
 
-def _open_laws(folder: Path, quick: bool, trace: Path | None) -> str:
+def _open_laws(folder: Path, options: Options) -> str:
     from multidraft import traces
     from multidraft.experiments import open_laws as bench
 
-    cases = bench.CASES[:6] if quick else bench.CASES
-    found = bench.run(trace or traces.FROZEN, folder, contexts=2 if quick else 8, cases=cases)
+    cases, contexts = (bench.CASES[:6], 2) if options.quick else (bench.CASES, 8)
+    found = bench.run(options.trace or traces.FROZEN, folder, contexts=contexts, cases=cases)
     machine = _machine("open-laws", found.header)
     return bench.PAGE.format(machine=machine, table=bench.table(found.frame))
 
 
-def _sweep(folder: Path, quick: bool, trace: Path | None) -> str:
+def _sweep(folder: Path, options: Options) -> str:
     import polars
 
     from multidraft.experiments import bench_sweep as bench
 
-    source = "frozen" if quick else "default"
-    row = bench.measure(960 if quick else bench.CELLS, trace=str(trace or source))
-    header = results.header({"bench": "sweep", "trace": str(trace or source)}, seeds=[])
+    source = "frozen" if options.quick else "default"
+    row = bench.measure(960 if options.quick else bench.CELLS, trace=str(options.trace or source))
+    header = results.header({"bench": "sweep", "trace": str(options.trace or source)}, seeds=[])
     results.write(folder / "sweep.parquet", polars.DataFrame([row]), header)
     return (
         "# What a sweep costs beside its cells\n\n"
@@ -131,7 +150,7 @@ def _sweep(folder: Path, quick: bool, trace: Path | None) -> str:
 
 
 #: Name -> what writes the rows and returns the text of the page (None: it wrote the page itself).
-BENCHES: dict[str, Callable[[Path, bool, Path | None], str | None]] = {
+BENCHES: dict[str, Callable[[Path, Options], str | None]] = {
     "full-vocabulary": _full_vocabulary,
     "solvers": _solvers,
     "verifiers": _verifiers,

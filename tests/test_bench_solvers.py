@@ -41,7 +41,7 @@ def test_the_report(rows: list[bench.Row], tmp_path: Path):
     stored = results.read(tmp_path / "solvers.parquet")
     assert stored.frame["method"].to_list() == ["full-lp", "max-flow", "pair"]
     assert (tmp_path / "solvers.png").stat().st_size > 1000
-    text = (tmp_path / "solvers.md").read_text(encoding="utf-8")
+    text = bench.table(rows)
     assert "### explicit, V = 8, n = 2" in text
     assert "| max-flow | " in text and "- pair: pair is for drafts from one law" in text
 

@@ -32,10 +32,10 @@ def test_every_rule_is_measured_at_every_size(rows: list[dict]):
 
 def test_report_writes_table_figure_and_rows(rows: list[dict], tmp_path: Path):
     preparation = bench_verifiers.measure_preparation((1500,), (2,))
-    bench_verifiers.report(rows, tmp_path, preparation=preparation)
-    text = (tmp_path / "verifiers.md").read_text()
+    assert "Preparation of the interval" in bench_verifiers.preparation_table(preparation)
+    bench_verifiers.report(rows, tmp_path)
+    text = bench_verifiers.table(rows)
     assert text.count("### B = ") == 2 and "| k-seq | 4 | 10 |" in text
-    assert "Preparation of the interval partition" in text
     stored = results.read(tmp_path / "verifiers.parquet").frame
     assert stored.height == len(rows) and stored["passes"].dtype == polars.Float64
     assert (tmp_path / "verifiers.png").stat().st_size > 10_000

@@ -13,6 +13,7 @@ def command(
     *,
     output: Path = Path("results"),
     trace: Path | None = None,
+    device: str = "cpu",
     quick: Flag = False,
     json: Json = False,
 ) -> None:
@@ -33,8 +34,11 @@ def command(
     trace
         Recorded laws for global-resolution and open-laws (default: the trace that ships with the
         package) and for sweep (default: the trace in the cache).
+    device
+        Where verifiers run: cpu, or a CUDA device such as cuda.
     quick
         Fewer sizes and repeats.
     """
-    page = benchmarks.run(name, output, quick=quick, trace=trace)
+    options = benchmarks.Options(quick, trace, device)
+    page = benchmarks.run(name, output, options)
     (print_json if json else print_fields)({"page": str(page)})

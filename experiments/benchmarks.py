@@ -101,7 +101,7 @@ def _verifiers(folder: Path, options: Options) -> str:
     repeats = 3 if options.quick else 7
     rows = bench.measure(vocabularies=vocabularies, repeats=repeats, device=options.device)
     prepared = bench.measure_preparation(vocabularies)
-    header = bench.report(rows, folder, preparation=prepared)
+    header = bench.report(rows, folder)
     return (
         "# Verification rules, in passes over the laws\n\n"
         f"{_machine('verifiers', header)} The unit is one pass `torch.relu(q - c * p).sum(-1)` "

@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # The browser of `make test-report`; Debian's package is called chromium.
 CHROMIUM ?= chromium
 
-.PHONY: reproduce test test-all test-report check bench docs clean
+.PHONY: reproduce test test-all test-report check bench docs notebooks clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -45,6 +45,11 @@ bench: $(VENV)/.extra-dev
 
 docs: $(VENV)/.extra-docs
 	$(BIN)/python -m sphinx -W -b html docs docs/_build
+
+# Executes the scripts in notebooks/ and writes what they show to the .ipynb beside each;
+# `make notebooks NAME=03_max_flow` does one.
+notebooks: $(VENV)/.extra-dev
+	$(BIN)/python tests/notebook_files.py $(NAME)
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/_api .pytest_cache .ruff_cache .hypothesis .benchmarks src/*.egg-info toolkit/*.egg-info

@@ -10,8 +10,13 @@ from sphinx.application import Sphinx
 project = "multidraft"
 copyright = "the multidraft developers"  # noqa: A001
 release = installed("multidraft")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
-extensions += ["sphinxcontrib.bibtex"]
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinxcontrib.bibtex",
+]
 bibtex_bibfiles = ["references.bib"]
 myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 exclude_patterns = ["_build", "examples"]
@@ -19,7 +24,16 @@ autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 html_theme = "pydata_sphinx_theme"
-html_theme_options = {"show_prev_next": False, "navbar_end": ["theme-switcher"]}
+html_theme_options = {
+    "show_prev_next": False,
+    "navbar_center": [],
+    "navbar_end": ["theme-switcher"],
+    "article_header_start": [],
+}
+html_sidebars = {"**": ["globaltoc.html"]}
+html_title = "multidraft"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_math_renderer = "mathml"
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from multidraft import __version__, verifiers
+
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -30,3 +32,16 @@ def test_links_inside_the_project_lead_somewhere(page):
     inside = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
     made = {"results/README.md"}  # written by `make reproduce`
     assert [link for link in inside if link not in made and not (ROOT / link).exists()] == []
+
+
+def test_the_readme_counts_the_rules():
+    (count,) = re.findall(r"\| (\d+), and any plan \|", TEXT)
+    assert int(count) == len(set(verifiers.names()) - {"from-plan"})
+
+
+def test_the_readme_is_short_and_cites_this_version():
+    assert len(TEXT.splitlines()) < 150
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    (version,) = re.findall(r"version = \{(.*)\}", TEXT)
+    assert version == __version__ and f"version: {version}" in cited
+    assert re.findall(r" title = \{(.*)\}", TEXT)[0] in cited

@@ -34,7 +34,9 @@ def cells(setting: Setting) -> list[dict[str, Any]]:
     """Every law, truncation and number of drafts; hub drafts are two."""
     axes = {"draft_top_k": list(TOP_K), "law": list(LAWS), "n": list(COUNTS)}
     every = grid(methods=[["optimum"]], temperature=[1.0], **axes)
-    return setting.cells([cell for cell in every if cell["law"] != "hub" or cell["n"] == 2])
+    return setting.cells(
+        [cell for cell in every if cell["law"] != "hub" or cell["n"] == 2], contexts=128
+    )
 
 
 def report(frame: polars.DataFrame) -> Page:

@@ -44,7 +44,9 @@ def cells(setting: Setting) -> list[dict[str, Any]]:
         for cell in grid(**axes)
         for k, n in SOLVED
     ]
-    return setting.cells(optima) + setting.cells(solves, contexts=SOLVED_CONTEXTS, quick=8)
+    return setting.cells(optima, contexts=128) + setting.cells(
+        solves, contexts=SOLVED_CONTEXTS, quick=8
+    )
 
 
 def compute(cell: dict[str, Any], seed: int, *, path: str) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trace"
+CONTEXTS = 128
 TEMPERATURES, COUNTS = (0.2, 0.4, 0.7, 1.0), (2, 3, 4)
 BASE = {"temperature": 0.7, "n": 3}  # the paper's setting
 #: Draft law -> method -> how the page calls it.
@@ -42,12 +43,13 @@ compute = acceptance.compute
 
 def cells(setting: Setting) -> list[dict[str, Any]]:
     """Every temperature, law and number of drafts; hub drafts are two."""
-    return setting.cells(
+    every = (
         {"temperature": heat, "law": law, "n": n, "methods": list(names)}
         for heat in TEMPERATURES
         for law, names in METHODS.items()
         for n in (COUNTS if law != "hub" else (2,))
     )
+    return setting.cells(every, contexts=CONTEXTS, quick=12)
 
 
 def report(frame: polars.DataFrame) -> Page:

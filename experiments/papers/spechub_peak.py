@@ -26,7 +26,7 @@ from multidraft.experiments.papers.common.verdict import Verdict, always, judge
 from multidraft.experiments.papers.spechub_temperature import METHODS
 
 NEEDS = "trace"
-CONTEXTS, TEMPERATURES = 512, (0.6, 1.0)
+CONTEXTS, TEMPERATURES = 256, (0.6, 1.0)
 FACTS = ("draft's top probability", "single draft")
 RIVALS = ("RRS", "RRSw", "optimum, iid", "optimum, without replacement")
 EDGES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
@@ -48,6 +48,7 @@ def cells(setting: Setting) -> list[dict[str, Any]]:
             for law, names in METHODS.items()
         ),
         contexts=CONTEXTS,
+        quick=12,
     )
 
 

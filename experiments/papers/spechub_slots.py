@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trace"
+CONTEXTS = 128
 TEMPERATURES = (0.3, 0.6, 1.0)
 #: Label of the paper -> draft law and rule.
 METHODS = {
@@ -40,10 +41,11 @@ SLOTS = ("slot=1", "slot=2")
 
 def cells(setting: Setting) -> list[dict[str, Any]]:
     """Every temperature and rule."""
-    return setting.cells(
-        {"temperature": cell["temperature"], "law": METHODS[cell["label"]][0], "n": 2, **cell}
+    every = (
+        {**cell, "law": METHODS[cell["label"]][0], "n": 2}
         for cell in grid(temperature=list(TEMPERATURES), label=list(METHODS))
     )
+    return setting.cells(every, contexts=CONTEXTS, quick=8)
 
 
 def compute(cell: dict[str, Any], seed: int, *, path: str) -> list[dict[str, Any]]:

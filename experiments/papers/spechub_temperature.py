@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trace"
+CONTEXTS = 128
 TEMPERATURES = tuple(round(0.1 * i, 1) for i in range(1, 11))
 #: Draft law -> method -> how the page calls it.
 METHODS = {
@@ -36,11 +37,12 @@ compute = acceptance.compute
 
 def cells(setting: Setting) -> list[dict[str, Any]]:
     """Every temperature and draft law; every third temperature in haste."""
-    return setting.cells(
+    every = (
         {"temperature": heat, "law": law, "n": 2, "methods": list(names)}
         for heat in (TEMPERATURES[::3] if setting.quick else TEMPERATURES)
         for law, names in METHODS.items()
     )
+    return setting.cells(every, contexts=CONTEXTS, quick=12)
 
 
 def report(frame: polars.DataFrame) -> Page:

@@ -8,11 +8,9 @@ from typing import Any
 from multidraft import importers
 from multidraft.cli.output import Json, print_fields, print_json
 from multidraft.files import write_text
-from multidraft.models import cache
 from multidraft.partial import PartialTrace
 from multidraft.report import Sampling, Settings, measure, page
-from multidraft.report.tokens import read
-from multidraft.traces import Trace
+from multidraft.report.tokens import of, read
 
 
 def command(
@@ -61,7 +59,7 @@ def command(
         Print all numbers as JSON and write no page.
     """
     opened = importers.open(trace)
-    texts = _texts(opened, tokens)
+    texts = of(opened) if tokens is None else read(tokens)
     recorded = opened.header["temperature"] if isinstance(opened, PartialTrace) else 1.0
     heat = recorded if temperature is None else temperature
     sampling = Sampling(heat, draft_temperature, top_k, top_p)
@@ -72,14 +70,3 @@ def command(
     write_text(output, page(content))
     facts: dict[str, Any] = {item["title"]: item["text"] for item in content["advice"]}
     print_fields({**facts, "page": str(output)})
-
-
-def _texts(trace: Trace | PartialTrace, chosen: Path | None) -> dict[int, str]:
-    """Texts of tokens: the given ones, those of the logs, or those of a model in the cache."""
-    if chosen is not None:
-        return read(chosen)
-    if isinstance(trace, PartialTrace):
-        return trace.tokens
-    known = cache.folder() / "models" / trace.header["target"]["name"] / "tokenizer.json"
-    recorded = trace.header["target"].get("kind") != "imported"
-    return read(known) if recorded and known.is_file() else {}

@@ -32,7 +32,7 @@ def style() -> Iterator[None]:
 
 
 def panels(
-    count: int, across: int, height: float, *, share: bool = True
+    count: int, across: int, height: float, *, share: bool = True, share_x: bool = True
 ) -> tuple[Figure, list[Axes]]:
     """A figure with `count` panels, `across` in a row, each `height` inches high.
 
@@ -45,7 +45,7 @@ def panels(
     down = -(-count // across)
     figure = Figure(figsize=(COLUMN if across == 1 else PAGE, 0.4 + height * down))
     FigureCanvasAgg(figure)
-    grid = figure.subplots(down, across, sharex=share, sharey=share, squeeze=False)
+    grid = figure.subplots(down, across, sharex=share and share_x, sharey=share, squeeze=False)
     axes = list(grid.flat)
     for unused in axes[count:]:
         unused.remove()

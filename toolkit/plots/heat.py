@@ -28,6 +28,7 @@ def heat_map(
     label: str,
     across: int = 4,
     digits: int = 2,
+    height: float = 1.6,
 ) -> Figure:
     """Draw `value` over the values of `x` and `y`, in their order of appearance.
 
@@ -41,6 +42,8 @@ def heat_map(
         Axes and colour bar.
     across, digits : int
         Panels in a row; decimals of the numbers in the places.
+    height : float
+        Of a panel, in inches.
 
     Raises
     ------
@@ -56,7 +59,7 @@ def heat_map(
     scale = Normalize(numbers.min(), numbers.max())
     with canvas.style():
         parts = canvas.split(frame, panel)
-        figure, axes = canvas.panels(len(parts), across, 1.6)
+        figure, axes = canvas.panels(len(parts), across, height)
         for area, (title, rows) in zip(axes, parts, strict=True):
             places = _places(rows.select(x=x, y=y, value=value), across_names, down_names)
             area.imshow(places, aspect="auto", norm=scale)

@@ -27,6 +27,7 @@ def lines(
     ylabel: str,
     across: int = 4,
     log_x: bool = False,
+    share_x: bool = True,
 ) -> Figure:
     """Draw `y` against `x` with 95% bands, one panel per value of `panel`.
 
@@ -45,6 +46,8 @@ def lines(
         Panels in a row.
     log_x : bool
         Spread n = 1, 2, 4, 8 evenly.
+    share_x : bool
+        Whether all panels have one horizontal axis.
 
     Raises
     ------
@@ -56,7 +59,7 @@ def lines(
     handles: dict[str, Any] = {}
     with canvas.style():
         parts = canvas.split(frame, panel)
-        figure, axes = canvas.panels(len(parts), across, 1.5)
+        figure, axes = canvas.panels(len(parts), across, 1.5, share_x=share_x)
         for area, (title, rows) in zip(axes, parts, strict=True):
             area.set_title(title)
             for (name, mark), look in looks.items():

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from multidraft.errors import InputError
+from multidraft.models import cache
+from multidraft.partial import PartialTrace
+from multidraft.traces import Trace
 
 #: Kinds of tokens, in the order of the report.
 KINDS = (
@@ -41,6 +44,15 @@ def read(path: Path) -> dict[int, str]:
     if isinstance(content, dict) and all(isinstance(token, int) for token in content.values()):
         return {token: text for text, token in content.items()}
     raise InputError(f"{path} holds no token texts: give a tokenizer.json, a list, or text: id.")
+
+
+def of(trace: Trace | PartialTrace) -> dict[int, str]:
+    """Texts of a trace's tokens: those of the logs, or those of the target in the cache, if any."""
+    if isinstance(trace, PartialTrace):
+        return trace.tokens
+    known = cache.folder() / "models" / trace.header["target"]["name"] / "tokenizer.json"
+    recorded = trace.header["target"].get("kind") != "imported"
+    return read(known) if recorded and known.is_file() else {}
 
 
 def _hugging_face(content: dict[str, Any], path: Path) -> dict[int, str]:

@@ -20,8 +20,6 @@ from jaxtyping import Bool
 
 from multidraft.results import Mean
 
-DETECTABLE = 2.8  # standard errors
-
 #: What a claim is about: a method, a paper's models and numbers, or mathematics.
 About = Literal["methods", "models", "mathematics"]
 
@@ -89,7 +87,7 @@ def judge(
     'not resolved at this size'
     """
     size = _size(found, digits)
-    detectable = _error(DETECTABLE * found.stderr, digits)
+    detectable = _error(found.detectable, digits)
     return Verdict(claim, _outcome(found, low, high), about, size, detectable)
 
 
@@ -110,8 +108,8 @@ def together(
     elif set(outcomes) == {Outcome.CONFIRMED}:
         outcome = Outcome.CONFIRMED
     size = "; ".join(f"{label}: {_size(mean, digits)}" for label, mean in found.items())
-    worst = max(mean.stderr for mean in found.values())
-    return Verdict(claim, outcome, about, size, _error(DETECTABLE * worst, digits))
+    worst = max(mean.detectable for mean in found.values())
+    return Verdict(claim, outcome, about, size, _error(worst, digits))
 
 
 def _outcome(found: Mean, low: float, high: float) -> Outcome:

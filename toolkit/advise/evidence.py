@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -206,6 +206,7 @@ class FromTrace(Evidence):
         sampling = temperature, top_k, top_p
         target = probabilities(trace.target[rows], *sampling)
         self._known = Known(target, probabilities(trace.draft(draft)[rows], *sampling))
+        self._steps: dict[tuple[str, str, int], Float[np.ndarray, " N"]] = {}
         self.clusters = trace.passage[rows]
 
     @property
@@ -217,22 +218,19 @@ class FromTrace(Evidence):
 
     def lengths(self, candidates: Sequence[Candidate]) -> dict[Candidate, Float[np.ndarray, " N"]]:
         return {
-            candidate: contributions(candidate.tree, self._accepted[candidate.law, candidate.rule])
+            candidate: contributions(candidate.tree, self._accepted(candidate))
             for candidate in candidates
         }
 
-    @cached_property
-    def _accepted(self) -> dict[tuple[str, str], Float[np.ndarray, "N b"]]:
-        """Acceptance of 1, 2, ... drafts of every system."""
-        return {
-            (law, rule): np.maximum.accumulate(  # an estimate can fall by its error
-                np.column_stack([self._step(law, rule, n) for n in range(1, _WIDTH + 1)]), axis=1
-            )
-            for law, rule in self.systems
-        }
+    def _accepted(self, candidate: Candidate) -> Float[np.ndarray, "N b"]:
+        """Acceptance of as many drafts as the tree's nodes have, from one to most."""
+        width = max(map(len, candidate.tree.children))
+        steps = [self._step(candidate.law, candidate.rule, n) for n in range(1, width + 1)]
+        return np.maximum.accumulate(np.column_stack(steps), axis=1)  # an estimate can fall
 
     def _step(self, law: str, rule: str, n: int) -> Float[np.ndarray, " N"]:
-        best = self._known.optimum(law, n)
-        return (
-            best.lower if rule == "interval" else self._known.acceptance(rule, law, n, best).lower
-        )
+        if (law, rule, n) not in self._steps:
+            best = self._known.optimum(law, n)
+            found = best if rule == "interval" else self._known.acceptance(rule, law, n, best)
+            self._steps[law, rule, n] = found.lower
+        return self._steps[law, rule, n]

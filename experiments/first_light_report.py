@@ -95,7 +95,7 @@ def _text(
         largest=f"{over.largest:.1e}",
         verdict=_verdict(over),
         short=_short(frame),
-        provenance=_provenance(found.header),
+        provenance=results.made_by(found.header),
     )
 
 
@@ -141,19 +141,6 @@ def _sentence(full: polars.DataFrame, gaps: polars.DataFrame, temperature: float
         f"{mean('without-replacement', job.OPTIMUM, 4)} at four drafts; the greedy law, whose rule "
         f"attains its optimum, reaches {mean('greedy', job.OPTIMUM, 4)}, and the deterministic "
         f"top four tokens {mean('top', job.OPTIMUM, 4)}."
-    )
-
-
-def _provenance(header: dict[str, Any]) -> str:
-    git = header["git"]
-    code = "an installed package" if git is None else f"revision {git['revision'][:12]}"
-    if git is not None and git["dirty"]:
-        code += " with uncommitted changes"
-    versions, machine = header["versions"], header["machine"]
-    return (
-        f"multidraft {versions['multidraft']} ({code}), numpy {versions['numpy']}, "
-        f"torch {versions['torch']}, Python {versions['python']}, {machine['cores']} cores, "
-        f"{header['written']}; configuration {header['configuration_hash'][:12]}"
     )
 
 

@@ -156,8 +156,13 @@ def run(
     return found
 
 
+def main() -> None:
+    """Record, compute and report into the folder of the first argument."""
+    from multidraft.experiments.tree_table_report import report
+
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("results/tree-decoding")
+    report(run(default_trace("smollm2"), folder), folder)
+
+
 if __name__ == "__main__":
-    run(
-        default_trace("smollm2"),
-        Path(sys.argv[1]) if len(sys.argv) > 1 else Path("results/tree-decoding"),
-    )
+    main()

@@ -1,7 +1,7 @@
 """Results on disk and on paper: Parquet with provenance, clustered errors, tables."""
 
 from multidraft.results.clustered import Mean, clustered_mean, paired_difference
-from multidraft.results.provenance import SCHEMA, canonical, digest, header
+from multidraft.results.provenance import SCHEMA, canonical, digest, header, made_by
 from multidraft.results.store import Results, read, write
 from multidraft.results.tables import Table, pivot
 
@@ -14,6 +14,7 @@ __all__ = [
     "clustered_mean",
     "digest",
     "header",
+    "made_by",
     "paired_difference",
     "pivot",
     "read",

@@ -72,6 +72,21 @@ def header(configuration: Mapping[str, Any], seeds: str | list[int]) -> dict[str
     }
 
 
+def made_by(header: Mapping[str, Any]) -> str:
+    """What made a result, from its header, as the end of a sentence."""
+    git = header["git"]
+    code = "an installed package" if git is None else f"revision {git['revision'][:12]}"
+    if git is not None and git["dirty"]:
+        code += " with uncommitted changes"
+    versions, machine = header["versions"], header["machine"]
+    torch = f", torch {versions['torch']}" if "torch" in versions else ""
+    return (
+        f"multidraft {versions['multidraft']} ({code}), numpy {versions['numpy']}{torch}, "
+        f"Python {versions['python']}, {machine['cores']} cores, {header['written']}; "
+        f"configuration {header['configuration_hash'][:12]}"
+    )
+
+
 @cache
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}

@@ -69,6 +69,8 @@ def lines(
                     handles[label] = _curve(area, curve.select(x=x, y=y, e=stderr), look)
             if log_x:
                 _even_ticks(area, sorted(frame[x].unique()))
+            elif frame[x].dtype.is_integer():
+                area.xaxis.get_major_locator().set_params(integer=True)
         canvas.label_outside(axes, min(across, len(parts)), xlabel, ylabel)
         canvas.legend_below(figure, handles)
     return figure

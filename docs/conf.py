@@ -38,13 +38,18 @@ html_math_renderer = "mathml"
 
 
 def _inline(writer, node) -> None:
-    writer.body.append(convert(node.astext()))
+    writer.body.append(_mathml(node.astext(), "inline"))
     raise_skip()
 
 
 def _display(writer, node) -> None:
-    writer.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    writer.body.append(f'<div class="math">{_mathml(node.astext(), "block")}</div>')
     raise_skip()
+
+
+def _mathml(formula: str, display: str) -> str:
+    """MathML of a formula; set minus is a backslash, which every font has."""
+    return convert(formula, display=display).replace("&#x029F5;", "&#x0005C;")
 
 
 def raise_skip() -> None:

@@ -119,10 +119,9 @@ def _parted(means: polars.DataFrame) -> polars.DataFrame:
 
     trunk = polars.col("tree").str.extract(r"delayed:\d+,(\d+)").cast(polars.Int64).fill_null(0)
     whole = means.filter(polars.col("family").is_in(["4 paths", "delayed"]), depth=4)
-    kept = whole.with_columns(trunk=trunk).filter(
+    return whole.with_columns(trunk=trunk).filter(
         polars.struct("law", "rule").is_in([{"law": law, "rule": rule} for law, rule in _PARTED])
     )
-    return kept.sort("draft", "law", "rule", "trunk", maintain_order=True)
 
 
 def figures(means: polars.DataFrame) -> dict[str, Any]:

@@ -10,7 +10,8 @@
 # that it cannot be beaten, and see five different optimisers agree.
 #
 # Notation, here and in the documentation: **q** is the target law, **p** the draft law. (Papers
-# disagree: Khisti et al. and SpecTr write them the other way round.)
+# disagree: Khisti et al. and SpecTr write it like this, SpecHub, Hu et al. and Global Resolution
+# the other way round.)
 
 # %%
 # %matplotlib inline
@@ -129,7 +130,9 @@ assert residual.min() > -1e-12
 
 # %% [markdown]
 # A bound of 0.69 and a rule with 0.69: the problem is solved, and the pair is a *certificate* that
-# anyone can check without trusting an optimiser. Every solver of the library hands out such a pair.
+# anyone can check without trusting an optimiser. (That the two always meet is proved on the page
+# *The mathematics, with proofs* of the documentation.) Every solver of the library hands out such a
+# pair.
 #
 # ## Five solvers
 #
@@ -178,7 +181,8 @@ panels[1].legend(title="output", loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# The optimum of this small problem can even be proved in exact fractions.
+# For a small problem the two bounds can even be proved in exact fractions. What remains between
+# them is that 0.1 is no binary fraction.
 
 # %%
 proof = solutions["interval"].certificate.proof

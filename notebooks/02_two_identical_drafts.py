@@ -3,14 +3,14 @@
 #
 # Two candidates are drawn from the same draft law p. When can a rule *always* output one of them
 # and still follow the target q exactly? Khisti et al.
-# ([2410.18234](https://arxiv.org/abs/2410.18234), Theorem 2) answer with one line:
+# ([2410.18234](https://arxiv.org/abs/2410.18234), the theorem on two identical drafts) answer with
+# one line:
 #
 # $$ \text{acceptance } 1 \text{ is possible} \iff q(S) \ge p(S)^2 \text{ for every set } S
 #    \text{ of tokens.} $$
 #
 # Here you will see that region for two and for three tokens, why the line is true, and how far
-# rules that are in use stay from it. Notation: q target, p draft (the paper writes p for the
-# target).
+# rules that are in use stay from it. Notation: q target, p draft, as in the paper.
 
 # %%
 # %matplotlib inline
@@ -42,8 +42,9 @@ def optimum(q, p, n):
 # are "all pairs inside S", for some set S, and their jobs are S: that is the condition.
 # [Notebook 3](03_max_flow.ipynb) draws this as a network.
 #
-# If some set violates the condition, the largest violation is exactly what is lost (Theorem 3
-# there, written as a minimum over sets):
+# If some set violates the condition, the largest violation is exactly what is lost (the
+# explicit optimum of that paper; the page *The mathematics, with proofs* of the documentation
+# proves it for any number of drafts, with exponent n):
 #
 # $$ \alpha^* \;=\; 1 + \min_S \big( q(S) - p(S)^2 \big). $$
 #

@@ -50,8 +50,8 @@ assert np.allclose(chains, formula)
 # verification* ([2403.10444](https://arxiv.org/abs/2403.10444)) tests every beginning of the chain
 # as a whole: a token where the draft was too bold can be outweighed by a later one. Longer blocks,
 # from the same drafts, with the same output law. (Dotted: 2.5, what endless token-by-token tests
-# could give.) The optimum of the chain is a linear program over
-# all lossless rules; block verification reaches it.
+# could give.) The optimum of the chain is a linear program over all lossless rules; block
+# verification reaches it.
 
 # %%
 block = trees.get("block")
@@ -145,8 +145,8 @@ print("P[1] to P[6]:", chances.round(3))
 assert (np.diff(chances) < 0).all()  # later children are needed less and less
 
 # %% [markdown]
-# The best tree for these numbers is found by dynamic programming. With few tokens it is a bush,
-# since a second chance now is worth more than a third token later.
+# The best tree for these numbers is found by dynamic programming. It is wide near the root, and
+# goes on below the first children, where a block is likely to get.
 
 # %%
 shown = {

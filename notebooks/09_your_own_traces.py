@@ -37,7 +37,7 @@ folder = Path(tempfile.mkdtemp())
 # A model is any object with logits and a tokenizer (`multidraft.models.Model`). Here are two tiny
 # ones: character models that count which letter follows the last four (the target) or the last one
 # (the draft), trained on half of the shipped texts and recorded on the other half. For a Hugging
-# Face pair it is one command, `multidraft record --target NAME --draft NAME`.
+# Face pair it is one command, `multidraft record --target FOLDER --draft FOLDER`.
 
 
 # %%

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -77,6 +79,13 @@ def test_it_has_pictures_and_exercises_and_is_listed(script):
     assert exercises.count("<details>") == exercises.count("</details>") == asked
     assert "truth" in cells[-1].source and "assert" in cells[-1].source
     assert f"notebooks/{script.stem}.ipynb" in PAGE.read_text()
+
+
+def test_the_way_of_the_page_works(tmp_path):
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.M)
+    (name,) = re.findall(r"\w+\.ipynb", code)
+    shutil.copy(FOLDER / name, tmp_path)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 
 def test_a_failing_cell_a_warning_and_drift_are_seen(tmp_path):

@@ -24,8 +24,13 @@ LAWS = ("iid", "without-replacement", "top", "hub", "greedy")
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory):
-    return md.models.load(str(tiny_model.write(tmp_path_factory.mktemp("models") / "tiny")))
+def folder(tmp_path_factory):
+    return tiny_model.write(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def target(folder):
+    return md.models.load(str(folder))
 
 
 @pytest.fixture(scope="module")
@@ -328,6 +333,17 @@ def test_lengths_do_not_depend_on_what_else_is_asked_or_on_batches(markov, monke
         assert np.allclose(alone, together[text], atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize("rule", ["rrs", "interval", "traversal", "greedy-multipath"])
+def test_all_depths_are_those_of_the_cut_trees(markov, rule):
+    case = efficiency.Case(trees.parse("paths:2,2"), trees.rules.parse(rule))
+    found = efficiency.by_depth(markov["iid"], case)
+    for depth in (1, 2):
+        cut = efficiency.Case(efficiency.cut(case.tree, depth), case.rule)
+        assert cut.tree == trees.parse(f"paths:2,{depth}")
+        alone = efficiency.lengths(markov["iid"], {"": cut})[""]
+        assert np.allclose(found[:, depth - 1], alone, atol=1e-12, rtol=0)
+
+
 def test_differences_are_paired_and_say_what_they_could_have_shown(markov):
     tree = trees.parse("paths:2,2")
     best, plain = (efficiency.Case(tree, trees.rules.parse(rule)) for rule in ("interval", "naive"))
@@ -356,15 +372,31 @@ def test_a_colder_target_is_another_efficiency(markov):
 # The command
 
 
-def test_the_command_records_lists_and_goes_on(trace, recorder, tmp_path, capsys):
-    folder = recorder.trace.header["target"]["name"]
-    arguments = ["trees", "record", "--trace", str(trace), "--target", "nowhere"]
-    options = ["--draft", "ngram-2", "--contexts", "8", "--folder", str(tmp_path)]
-    assert main([*arguments, *options, "--tree", "zigzag:2"]) == 2
-    assert "names no tree" in capsys.readouterr().err
-    assert main([*arguments, *options]) == 2  # the file is missing, and so is the model
-    assert "unknown model 'nowhere'" in capsys.readouterr().err
-    assert folder == "tiny"
+def test_the_command_records_and_goes_on(trace, folder, tmp_path, capsys):
+    where = ["--trace", str(trace), "--target", str(folder), "--folder", str(tmp_path)]
+    what = ["--draft", "ngram-2", "--law", "iid,top", "--contexts", "8", "--json"]
+    arguments = ["trees", "record", *where, *what, "--tree", "paths:2,2"]
+    assert main(arguments) == 0
+    done = capsys.readouterr()
+    rows = json.loads(done.out)
+    assert "2 of 2 files to record, 0 MB" in done.err and len(rows) == 2
+    assert recorded.open(rows[1]["file"]).tree == trees.parse("paths:2,2", "top")
+    assert main(arguments) == 0
+    done = capsys.readouterr()
+    assert "0 of 2 files to record" in done.err and json.loads(done.out) == rows
+
+
+def test_the_command_says_in_one_sentence_what_is_wrong(trace, folder, tmp_path, capsys):
+    where = ["--trace", str(trace), "--folder", str(tmp_path), "--contexts", "8"]
+    for options, sentence in (
+        (["--target", str(folder), "--tree", "zigzag:2"], "names no tree"),
+        (["--target", "nowhere"], "unknown model 'nowhere'"),
+        (["--target", str(folder), "--draft", "skip:9"], "has layers 0..5"),
+    ):
+        assert main(["trees", "record", *where, *options]) == 2
+        error = capsys.readouterr().err
+        assert sentence in error.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_lists_what_is_there(recorder, recording, capsys):
@@ -373,3 +405,58 @@ def test_the_command_lists_what_is_there(recorder, recording, capsys):
     place = str(recorder.path("skip:1", recording.tree))
     row = next(row for row in rows if row["file"] == place)
     assert (row["law"], row["nodes"], row["contexts"]) == ("iid", recording.tree.nodes, 10)
+
+
+# The table of a real pair
+
+
+def test_every_shape_of_the_table_is_read_off_one_tree():
+    from multidraft.experiments import tree_table
+
+    cells = tree_table.cells("trace", 64)
+    assert len({json.dumps(cell) for cell in cells}) == len(cells)
+    for cell in cells:
+        tree = trees.parse(cell["tree"], cell["law"])
+        deepest = tree_table.deepest(cell["law"])
+        assert trees.union([deepest, tree]) == deepest
+        assert trees.rules.parse(cell["rule"]).refuses(tree) is None
+
+
+def test_cells_of_the_table_are_block_efficiencies(recorder, recording):
+    from multidraft.experiments import tree_table
+
+    files = {"skip:1/iid": str(recorder.path("skip:1", recording.tree))}
+    common = {"draft": "skip:1", "law": "iid", "rule": "traversal"}
+    rows = tree_table.compute({**common, "family": "4 paths", "tree": "paths:2,2"}, 0, files=files)
+    rows += tree_table.compute(
+        {**common, "family": "delayed", "tree": "delayed:2,2,1"}, 0, files=files
+    )
+    for depth, text in ((1, "paths:2,1"), (2, "paths:2,2"), (3, "delayed:2,2,1")):
+        case = efficiency.Case(trees.parse(text), trees.get("traversal"))
+        part = [row for row in rows if row["depth"] == depth]
+        assert [row["context"] for row in part] == recording.context.tolist()
+        assert {row["nodes"] for row in part} == {case.tree.nodes}
+        lengths = [row["length"] for row in part]
+        assert np.allclose(lengths, efficiency.lengths(recording, {"": case})[""], atol=1e-12)
+
+
+def test_the_table_pairs_differences_with_the_single_path_as_deep():
+    import polars
+
+    from multidraft.experiments import tree_table_report
+
+    single = {"draft": "d", "family": "one path", "law": "iid", "rule": "block", "tree": "chain:6"}
+    other = single | {"family": "4 paths", "tree": "paths:4,4"}
+    generator, rows = np.random.default_rng(0), []
+    lengths = {key: generator.random(6) for key in ("single", "other", "deeper")}
+    for key, names, depth in (("single", single, 2), ("other", other, 2), ("deeper", other, 3)):
+        for context in reversed(range(6)):
+            number = {"context": context, "passage": context // 2, "length": lengths[key][context]}
+            rows.append(names | {"depth": depth, "nodes": 1} | number)
+    found = tree_table_report.summary(polars.DataFrame(rows))
+    row = found.row(by_predicate=(polars.col("family") == "4 paths") & (polars.col("depth") == 2))
+    pair = dict(zip(found.columns, row, strict=True))
+    assert pair["difference"] == pytest.approx((lengths["other"] - lengths["single"]).mean())
+    assert pair["detectable"] == pytest.approx(2.802 * pair["error"]) and pair["error"] > 0
+    rest = found.filter(~((polars.col("family") == "4 paths") & (polars.col("depth") == 2)))
+    assert rest["difference"].is_null().all() and len(rest) == 2

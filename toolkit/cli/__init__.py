@@ -49,6 +49,10 @@ _COMMANDS = {
         "Compute the optimum and every rule on a recorded trace: tables and figures.",
         "multidraft reproduce --quick",
     ),
+    "decode": (
+        "Continue prompts by multi-draft sampling, with accepted drafts in colour.",
+        'multidraft decode --prompt "The capital of France is"',
+    ),
     "bench": (
         "Measure speed against what a user would pick instead.",
         "multidraft bench full-vocabulary --quick",

@@ -25,7 +25,7 @@ def print_json(content: Any) -> None:
 
 def print_fields(fields: Mapping[str, Any]) -> None:
     """Print names and values, one per line; on a terminal long values fold to its width."""
-    if (console := _terminal()) is not None:
+    if (console := terminal()) is not None:
         console.print(_grid(("", ""), fields.items(), header=False))
         return
     width = max(map(len, fields))
@@ -35,7 +35,7 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print aligned columns; on a terminal they fold to its width."""
-    if (console := _terminal()) is not None:
+    if (console := terminal()) is not None:
         console.print(_grid(headings, rows, header=True))
         return
     lines = [list(headings), *([_text(value) for value in row] for row in rows)]
@@ -45,7 +45,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         print("  ".join(padded).rstrip())
 
 
-def _terminal() -> Console | None:
+def terminal() -> Console | None:
     """The terminal that output goes to, or None for a pipe or a file.
 
     `NO_COLOR` takes the colours away, `FORCE_COLOR` makes any output a terminal.

@@ -61,11 +61,7 @@ class TreeCache:
     def _check_contexts(self) -> None:
         if self.lengths.size == 0 or self.lengths.min() < 0:
             raise InputError("every context holds at least one token: give a prompt.")
-        if (most := positions(self.model)) is not None and self.lengths.max() >= most:
-            raise InputError(
-                f"a prompt of {self.lengths.max() + 1} tokens is longer than the {most} positions "
-                f"of {self.model.name}: shorten it."
-            )
+        check_prompt(self.model, int(self.lengths.max()) + 1)
 
     def _clear(self) -> None:
         """Forget every drafted slot: parents, depths, and what each may look at."""
@@ -278,6 +274,16 @@ def positions(model: Transformer) -> int | None:
     """Most tokens that a context of the model can hold; None when there is no bound."""
     config = model.module.config.get_text_config(decoder=True)
     return getattr(config, "max_position_embeddings", None)
+
+
+def check_prompt(model: Transformer, tokens: int) -> None:
+    """Raise InputError when a prompt of so many tokens does not fit into the model's positions."""
+    most = positions(model)
+    if most is not None and tokens > most:
+        raise InputError(
+            f"a prompt of {tokens} tokens is longer than the {most} positions of {model.name}: "
+            "shorten it."
+        )
 
 
 def _empty(model: Transformer) -> Any:

@@ -82,7 +82,7 @@ class TreeLaws(ABC):
     def at(
         self, parents: Int[np.ndarray, "B S"], tokens: Int[np.ndarray, "B S"]
     ) -> Float[np.ndarray, "B S V"]:
-        """Laws after every slot of drafted trees, in one call of the model.
+        """Laws after every slot of drafted trees, in one call of a transformer.
 
         Parameters
         ----------
@@ -95,10 +95,14 @@ class TreeLaws(ABC):
         InputError
             No memory for the laws, or what the model refuses.
         """
-        live = tokens >= 0
+        return self.shaped(tokens, self.logits_at(parents, tokens))
+
+    def shaped(
+        self, tokens: Int[np.ndarray, "B S"], logits: Float[np.ndarray, "B S V"]
+    ) -> Float[np.ndarray, "B S V"]:
+        """Laws from what :meth:`logits_at` returned, at this temperature and truncation."""
+        table, live = law_table(tokens, logits.shape[-1]), tokens >= 0
         live[:, 0] = True
-        logits = self.logits_at(parents, tokens)
-        table = law_table(tokens, logits.shape[-1])
         table[live] = probabilities(logits[live], **self.shape)
         return table
 

@@ -37,3 +37,35 @@ def get(name: str, **options: Any) -> TreeRule:
     if unknown := options.keys() - rule.__dataclass_fields__.keys():
         choice(min(unknown), tuple(rule.__dataclass_fields__) or ("(none)",), f"option of {name}")
     return rule(**options)
+
+
+def parse(text: str) -> TreeRule:
+    """Return the rule that a text names, as commands and settings write it.
+
+    Parameters
+    ----------
+    text : str
+        A tree rule, such as ``traversal``; ``bottom-up:RULE`` or ``top-down:RULE`` with a token
+        rule; or a token rule alone, which stands for its top-down form.
+
+    Raises
+    ------
+    InputError
+        No rule has this name.
+
+    Examples
+    --------
+    >>> parse("interval")
+    TopDown(rule='interval', merge=True)
+    >>> parse("bottom-up:rrs").name
+    'bottom-up'
+    """
+    from multidraft import verifiers
+
+    form, _, token_rule = text.partition(":")
+    if not token_rule and form not in RULES and form in verifiers.names():
+        form, token_rule = "top-down", form
+    if token_rule:
+        choice(form, ("top-down", "bottom-up"), "form of a token rule")
+        return get(form, rule=choice(token_rule, verifiers.names(), "token rule"))
+    return get(choice(form, (*RULES, *verifiers.names()), "rule"))

@@ -157,13 +157,24 @@ def test_every_law_rule_and_tree_within_the_budget_is_weighed(evidence):
 
 
 def test_the_next_best_is_named_with_a_paired_error(found):
-    advice = found["wide"]
-    first, second = advice.options[:2]
-    assert advice.difference is not None
-    assert advice.difference.mean == pytest.approx(first.speed.mean - second.speed.mean)
-    assert advice.difference.stderr < first.speed.stderr + second.speed.stderr
-    assert second.name in advice.sentences[1]
-    assert f"{advice.difference.detectable:.2f}" in advice.sentences[1]
+    advice = found["deep"]
+    first, second = advice.options[0], advice.second
+    assert second is not None and second.speed.mean < first.speed.mean
+    apart = first.minus(second)
+    assert apart.mean == pytest.approx(first.speed.mean - second.speed.mean)
+    assert 0 < apart.stderr < first.speed.stderr + second.speed.stderr
+    sentence = next(text for text in advice.sentences if text.startswith("Next is"))
+    assert second.name in sentence and f"{apart.detectable:.2f}" in sentence
+
+
+def test_ties_are_called_so(found):
+    # On one path traversal is block verification.
+    advice = found["deep"]
+    assert {advice.options[0].candidate.rule, advice.ties[0].candidate.rule} == {
+        "block",
+        "traversal",
+    }
+    assert advice.sentences[1].startswith(f"As fast at every context: {advice.ties[0].name}")
 
 
 # Wider or deeper

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from multidraft.advise.costs import Costs
 from multidraft.advise.evidence import Candidate, Evidence
@@ -47,16 +47,37 @@ class Option:
     name : the tree as text
     seconds : of one step
     lengths : (N,) expected block lengths at the contexts
-    efficiency : tokens per target call
-    speed : tokens per second
+    clusters : (N,) passage of every context
     """
 
     name: str
     candidate: Candidate
     seconds: float
     lengths: Float[np.ndarray, " N"]
-    efficiency: Mean
-    speed: Mean
+    clusters: Int[np.ndarray, " N"]
+
+    @property
+    def efficiency(self) -> Mean:
+        """Tokens per target call."""
+        return clustered_mean(self.lengths, self.clusters)
+
+    @property
+    def speeds(self) -> Float[np.ndarray, " N"]:
+        """Tokens per second at every context."""
+        return self.lengths / self.seconds
+
+    @property
+    def speed(self) -> Mean:
+        """Tokens per second."""
+        return clustered_mean(self.speeds, self.clusters)
+
+    def minus(self, other: Option) -> Mean:
+        """Paired difference in speed."""
+        return paired_difference(self.speeds, other.speeds, self.clusters)
+
+    def equals(self, other: Option) -> bool:
+        """Whether both are as fast at every context, but for round-off."""
+        return bool(np.allclose(self.speeds, other.speeds, rtol=1e-9, atol=0))
 
     def as_data(self) -> dict[str, Any]:
         """The numbers as JSON."""
@@ -111,12 +132,22 @@ class Advice:
     plain: float
     kind: str
     source: str
-    difference: Mean | None
+
+    @property
+    def ties(self) -> list[Option]:
+        """Options that are as fast as the fastest at every context."""
+        return [option for option in self.options[1:] if self.options[0].equals(option)]
+
+    @property
+    def second(self) -> Option | None:
+        """The fastest option that is another than the fastest somewhere."""
+        others = (option for option in self.options if not self.options[0].equals(option))
+        return next(others, None)
 
     @property
     def sentences(self) -> list[str]:
         """The advice in words."""
-        return [_choice(self), *_doubt(self), *_next_draft(self), _basis(self)]
+        return [_choice(self), *_tied(self), *_doubt(self), *_next_draft(self), _basis(self)]
 
     def as_data(self) -> dict[str, Any]:
         """Everything as JSON."""
@@ -152,49 +183,38 @@ def advise(
     InputError
         No tree fits into the budget, or costs that do not reach so far.
     """
-    wanted = {
-        Candidate(law, named.parse(name).parents, rule): name
-        for name in shapes
-        for law, rule in evidence.systems
-    }
-    wanted = {
-        candidate: name
-        for candidate, name in wanted.items()
-        if len(candidate.parents) - 1 <= budget and evidence.takes(candidate)
-    }
+    wanted = _wanted(evidence, budget, shapes)
     if not wanted:
         raise InputError(f"no recorded tree has at most {budget} drafted tokens: raise the budget.")
     found = evidence.lengths(list(wanted))
-    options = [_option(wanted[c], c, length, evidence, costs) for c, length in found.items()]
+    options = [
+        Option(wanted[c], c, costs.step(c.tree, c.rule), length, evidence.clusters)
+        for c, length in found.items()
+    ]
     options.sort(key=lambda option: -option.speed.mean)
-    best = options[0]
     return Advice(
         options,
-        _marginals(best.candidate, evidence, costs),
+        _marginals(options[0].candidate, evidence, costs),
         1 / costs.plain,
         evidence.kind,
         costs.source,
-        _difference(best, options[1], evidence) if len(options) > 1 else None,
     )
 
 
-def _option(
-    name: str,
-    candidate: Candidate,
-    lengths: Float[np.ndarray, " N"],
-    evidence: Evidence,
-    costs: Costs,
-) -> Option:
-    seconds = costs.step(candidate.tree, candidate.rule)
-    efficiency, speed = (
-        clustered_mean(values, evidence.clusters) for values in (lengths, lengths / seconds)
-    )
-    return Option(name, candidate, seconds, lengths, efficiency, speed)
-
-
-def _difference(first: Option, second: Option, evidence: Evidence) -> Mean:
-    faster, slower = (option.lengths / option.seconds for option in (first, second))
-    return paired_difference(faster, slower, evidence.clusters)
+def _wanted(evidence: Evidence, budget: int, shapes: Sequence[str]) -> dict[Candidate, str]:
+    """What the evidence can judge within the budget; where laws draft alike, the first of them."""
+    seen: set[tuple[Tree, str]] = set()
+    wanted: dict[Candidate, str] = {}
+    for name in shapes:
+        parents = named.parse(name).parents
+        for law, rule in evidence.systems:
+            candidate = Candidate(law, parents, rule)
+            if len(parents) - 1 > budget or not evidence.takes(candidate):
+                continue
+            if (candidate.tree, rule) not in seen:
+                seen.add((candidate.tree, rule))
+                wanted[candidate] = name
+    return wanted
 
 
 # ------------------------------------------------------------------------------- wider or deeper
@@ -272,15 +292,22 @@ def _choice(advice: Advice) -> str:
     )
 
 
-def _doubt(advice: Advice) -> list[str]:
-    if advice.difference is None:
+def _tied(advice: Advice) -> list[str]:
+    if not advice.ties:
         return []
-    apart, second = advice.difference, advice.options[1]
+    return [f"As fast at every context: {'; '.join(map(_named, advice.ties))}."]
+
+
+def _doubt(advice: Advice) -> list[str]:
+    if advice.second is None:
+        return []
+    apart = advice.options[0].minus(advice.second)
     clear = apart.mean > _CLEAR * apart.stderr
     verdict = "a clear difference" if clear else "no clear difference: take the simpler of the two"
     return [
-        f"Next is {_named(second)}, slower by {_number(apart, 2)} tokens per second, context by "
-        f"context: {verdict} (these contexts show differences from {apart.detectable:.2f} on)."
+        f"Next is {_named(advice.second)}, slower by {_number(apart, 2)} tokens per second, "
+        f"context by context: {verdict} (these contexts show differences from "
+        f"{apart.detectable:.2f} on)."
     ]
 
 

@@ -62,8 +62,12 @@ DRAFTS: dict[str, tuple[str, ...]] = {
 
 def deepest(law: str) -> Tree:
     """The tree that is recorded for a draft law: the smallest that holds all its shapes."""
-    shapes = [text for name in LAWS[law] for text in FAMILIES[name]]
-    return named.parse("+".join(shapes), law)
+    return named.parse(deepest_text(law), law)
+
+
+def deepest_text(law: str) -> str:
+    """The same tree as text."""
+    return "+".join(text for name in LAWS[law] for text in FAMILIES[name])
 
 
 def cells(trace: str, contexts: int, drafts: Iterable[str] = DRAFTS) -> list[dict[str, Any]]:

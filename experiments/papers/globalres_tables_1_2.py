@@ -52,6 +52,9 @@ def report(frame: polars.DataFrame) -> Page:
 
     rows = frame.filter(polars.col("table") == "methods", polars.col("milliseconds").is_not_null())
     rows = frames.as_text(rows.with_columns(method="column"), "top_k", "k")
+    # A mean over one passage has no standard error.
+    several = polars.col("passage").n_unique().over("k", "n", "method") > 1
+    rows = rows.filter(several)
     k = [f"k {k or 'all'}" for k, _ in (*bench.SETTINGS, *bench.BEYOND)]
     means = frames.means(rows, "milliseconds", k=dict.fromkeys(k), n=None, method=bench.METHODS)
     means = means.with_columns(setting=polars.format("{}, n = {}", "k", "n"))

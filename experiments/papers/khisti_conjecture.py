@@ -36,7 +36,7 @@ INSTANCES = 100  # per cell
 def cells(setting: Setting) -> list[dict[str, Any]]:
     """Every vocabulary, number of drafts and kind of target."""
     axes = {"vocabulary": list(VOCABULARIES), "n": list(COUNTS), "target": ["random", "covered"]}
-    return grid(instances=[10 if setting.quick else INSTANCES], **axes)
+    return grid(instances=[4 if setting.quick else INSTANCES], **axes)
 
 
 def compute(cell: dict[str, Any], seed: int) -> list[dict[str, Any]]:

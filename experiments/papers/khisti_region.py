@@ -42,7 +42,7 @@ STEPS = {"two tokens": 32, "uniform draft": 30, "peaked draft": 30}
 
 def cells(setting: Setting) -> list[dict[str, Any]]:
     """Every panel and number of drafts, coarser when quick."""
-    coarse = 3 if setting.quick else 1
+    coarse = 5 if setting.quick else 1
     return [
         {**cell, "steps": STEPS[cell["panel"]] // coarse}
         for cell in grid(panel=list(DRAFTS), n=list(COUNTS))

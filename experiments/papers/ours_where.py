@@ -58,9 +58,11 @@ def compute(cell: dict[str, Any], seed: int, *, path: str) -> list[dict[str, Any
 
 def report(frame: polars.DataFrame) -> Page:
     """Mean gap by groups of contexts."""
+    import polars
+
     wide = frames.wide(frame, "context", "passage", "follows")
     grouped = _grouped(wide)
-    curves = grouped.filter(grouped["by"] != KIND)
+    curves = grouped.filter(polars.col("by") != KIND)
     figure = plots.lines(
         curves,
         x="middle",
@@ -90,25 +92,26 @@ def _grouped(wide: polars.DataFrame) -> polars.DataFrame:
     import polars
 
     rows: list[dict[str, Any]] = []
+    parts = max(1, min(PARTS, wide["passage"].n_unique() // 2))
     for fact in FACTS:
         values = wide[fact].to_numpy().astype(float)
-        place = np.searchsorted(np.quantile(values, np.linspace(0, 1, PARTS + 1)[1:-1]), values)
-        for part in range(PARTS):
-            inside = values[place == part]
-            label = f"{inside.min():.2f} to {inside.max():.2f}"
-            rows += _rows(wide.filter(place == part), WORDS[fact], label, inside.mean())
+        place = np.searchsorted(np.quantile(values, np.linspace(0, 1, parts + 1)[1:-1]), values)
+        for part in range(parts):
+            if (place == part).any():
+                inside = values[place == part]
+                label = f"{inside.min():.2f} to {inside.max():.2f}"
+                rows += _rows(wide.filter(place == part), WORDS[fact], label, inside.mean())
     for kind in tokens.KINDS:
-        part = wide.filter(follows=kind)
-        if part["passage"].n_unique() > 1:
-            rows += _rows(part, KIND, kind, None)
+        rows += _rows(wide.filter(follows=kind), KIND, kind, None)
     return polars.DataFrame(rows, infer_schema_length=None)
 
 
 def _rows(
     part: polars.DataFrame, by: str, group: str, middle: float | None
 ) -> list[dict[str, Any]]:
-    found = []
-    for rule in RULES:
+    """Mean gap of every rule over some contexts; none where these are of one passage."""
+    found: list[dict[str, Any]] = []
+    for rule in RULES if part["passage"].n_unique() > 1 else ():
         gap = results.paired_difference(
             part["optimum"].to_numpy(), part[rule].to_numpy(), part["passage"].to_numpy()
         )

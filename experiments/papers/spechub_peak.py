@@ -22,13 +22,14 @@ from multidraft import plots, results
 from multidraft.experiments.papers.common import acceptance, frames
 from multidraft.experiments.papers.common.page import Page
 from multidraft.experiments.papers.common.setting import Setting
-from multidraft.experiments.papers.common.verdict import Verdict, always, judge
+from multidraft.experiments.papers.common.verdict import Verdict, always, judge, untestable
 from multidraft.experiments.papers.spechub_temperature import METHODS
 
 NEEDS = "trace"
 CONTEXTS, TEMPERATURES = 256, (0.6, 1.0)
 FACTS = ("draft's top probability", "single draft")
 RIVALS = ("RRS", "RRSw", "optimum, iid", "optimum, without replacement")
+PEAKED, FLAT = 0.5, 0.1
 EDGES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 
 compute = acceptance.compute
@@ -76,14 +77,13 @@ def report(frame: polars.DataFrame) -> Page:
 
 def _binned(wide: polars.DataFrame) -> polars.DataFrame:
     """Mean advantage over each rival in bins of p(a) that hold at least two passages."""
-    top = wide[FACTS[0]]
+    place = np.searchsorted(EDGES[1:-1], wide[FACTS[0]].to_numpy())
     names = [f"{low:g} to {high:g}" for low, high in pairwise(EDGES)]
-    bins = top.cut(EDGES[1:-1], labels=names).cast(polars.String)
     rows = []
     for heat in TEMPERATURES:
         for rival in RIVALS:
-            for name in names:
-                part = wide.filter((bins == name) & (wide["temperature"] == heat))
+            for i, name in enumerate(names):
+                part = wide.filter((place == i) & (wide["temperature"].to_numpy() == heat))
                 if part["passage"].n_unique() > 1:
                     gain = (part["SpecHub"] - part[rival]).to_numpy().astype(float)
                     found = results.clustered_mean(gain, part["passage"].to_numpy())
@@ -97,12 +97,12 @@ def _verdicts(wide: polars.DataFrame) -> list[Verdict]:
     top, alone = (wide[fact].to_numpy().astype(float) for fact in FACTS)
     hub = wide["SpecHub"].to_numpy()
 
-    def implied(condition: Bool[np.ndarray, " N"], rival: str) -> Bool[np.ndarray, " N"]:
+    def implied(condition: Bool[np.ndarray, " N"], rival: str) -> Bool[np.ndarray, " M"]:
         return (hub >= wide[rival].to_numpy() - frames.ROUND_OFF)[condition]
 
     with np.errstate(divide="ignore"):
         odds = top / (1 - top)
-    peaked, flat = wide.filter(top >= 0.5), wide.filter(top <= 0.1)
+    peaked, flat = wide.filter(top >= PEAKED), wide.filter(top <= FLAT)
     what = "contexts that meet the condition"
     return [
         always(
@@ -121,12 +121,15 @@ def _verdicts(wide: polars.DataFrame) -> list[Verdict]:
             "contexts",
             about="methods",
         ),
-        judge("with p(a) >= 0.5 SpecHub exceeds the optimum of iid drafts", _gain(peaked)),
-        judge("with p(a) <= 0.1 SpecHub exceeds the optimum of iid drafts", _gain(flat)),
+        _exceeds(f"with p(a) >= {PEAKED}", peaked),
+        _exceeds(f"with p(a) <= {FLAT}", flat),
     ]
 
 
-def _gain(part: polars.DataFrame) -> results.Mean:
-    return results.paired_difference(
-        part["SpecHub"].to_numpy(), part["optimum, iid"].to_numpy(), part["passage"].to_numpy()
-    )
+def _exceeds(where: str, part: polars.DataFrame) -> Verdict:
+    """Whether SpecHub exceeds the optimum of iid drafts in some contexts."""
+    claim = f"{where} SpecHub exceeds the optimum of iid drafts"
+    if part["passage"].n_unique() < 2:
+        return untestable(claim, "fewer than two passages have such contexts")
+    hub, best = (part[name].to_numpy() for name in ("SpecHub", "optimum, iid"))
+    return judge(claim, results.paired_difference(hub, best, part["passage"].to_numpy()))

@@ -15,7 +15,7 @@ import multidraft as md
 from multidraft import results
 from multidraft.checks import choice
 from multidraft.experiments import papers, runner
-from multidraft.experiments.papers.common import page
+from multidraft.experiments.papers.common import blocks, page
 from multidraft.experiments.papers.common.setting import Setting
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ def _computed(
 ) -> results.Results:
     """Rows of all cells, in the file that the page is made from."""
     cells, function, configuration = item.cells(setting), item.compute, {"item": item.name}
+    if item.needs == "trees":
+        blocks.record(cells, str(setting.trace))
     if item.needs != "nothing":
         function = partial(function, path=str(setting.trace))
         configuration |= {"draft": setting.draft, "trace": md.traces.open(setting.trace).header}
@@ -122,17 +124,20 @@ def _computed(
         cells, function, folder / "run", configuration=configuration, jobs=jobs, resume=resume
     )
     path = folder / f"{item.name}.parquet"
-    results.write(path, _compact(run.frame), run.header)
+    results.write(path, _compact(run.frame, set().union(*cells)), run.header)
     return results.read(path)
 
 
-def _compact(frame: polars.DataFrame) -> polars.DataFrame:
-    """Single precision for what was computed, and no columns that are empty or follow from it."""
+def _compact(frame: polars.DataFrame, given: set[str]) -> polars.DataFrame:
+    """Single precision for what was computed from the `given` columns; no errors, no seeds."""
     import polars
 
-    exact = ("temperature", "draft_temperature", "seconds")
-    floats = [name for name, kind in frame.schema.items() if kind == polars.Float64]
-    narrow = [polars.col(name).cast(polars.Float32) for name in floats if name not in exact]
+    found = (
+        name
+        for name, kind in frame.schema.items()
+        if kind == polars.Float64 and name not in given | {"seconds"}
+    )
+    narrow = [polars.col(name).cast(polars.Float32) for name in found]
     return frame.with_columns(*narrow).drop("error", "seed")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
+import weakref
 
 import numpy as np
 import pytest
@@ -331,6 +333,21 @@ def test_lengths_do_not_depend_on_what_else_is_asked_or_on_batches(markov, monke
     for text, case in cases.items():
         alone = efficiency.lengths(markov["iid"], {"": case})[""]
         assert np.allclose(alone, together[text], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("rule", ["rrs", "traversal", "greedy-multipath", "bottom-up:k-seq"])
+def test_a_batch_is_freed_without_a_garbage_collection(markov, rule):
+    # At full vocabulary a batch is hundreds of megabytes, and a collection may be long in coming.
+    trees.rules.parse(rule).expected_length(markov["iid"].drafted([0], trees.parse("paths:2,2")))
+    gc.disable()
+    try:
+        drafted = markov["iid"].drafted(slice(0, 9), trees.parse("paths:2,2"))
+        alive = weakref.ref(drafted)
+        trees.rules.parse(rule).expected_length(drafted)
+        del drafted
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("rule", ["rrs", "interval", "traversal", "greedy-multipath"])

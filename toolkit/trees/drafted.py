@@ -165,7 +165,10 @@ class DraftedTree:
             place = np.full(self.slots + 1, -1)  # the last entry is the root's parent, -1
             place[slots] = np.arange(len(slots))
             tree = Tree(place[parents[slots]], [self.laws[slot] for slot in slots])
-            groups.append(Group(self, tree, np.flatnonzero(inverse.ravel() == i), slots))
+            rows = np.flatnonzero(inverse.ravel() == i)
+            here = np.ix_(rows, slots)
+            arrays = self.tokens[here], self.live[here], self.target, self.draft
+            groups.append(Group(tree, rows, slots, *arrays))
         return tuple(groups)
 
     def __len__(self) -> int:
@@ -269,40 +272,36 @@ class DraftedTree:
 class Group:
     """Those trees of a batch that share one shape.
 
+    It does not hold the batch itself: a cycle would keep its tables until the next collection.
+
     Attributes
     ----------
-    drafted : the batch.
     tree : the shape, absent slots left out.
     rows : (b,) which trees.
     slots : (s,) where the slots of `tree` are among the batch's.
+    tokens, live : (b, s) of these trees and slots
+    target_laws, draft_laws : (B, S, V) of the whole batch
     """
 
-    drafted: DraftedTree
     tree: Tree
     rows: Int[np.ndarray, " b"]
     slots: Int[np.ndarray, " s"]
-
-    @cached_property
-    def tokens(self) -> Int[np.ndarray, "b s"]:
-        """Drafted tokens of the group."""
-        return self.drafted.tokens[np.ix_(self.rows, self.slots)]
-
-    @cached_property
-    def live(self) -> Bool[np.ndarray, "b s"]:
-        """Which slots hold something."""
-        return self.drafted.live[np.ix_(self.rows, self.slots)]
+    tokens: Int[np.ndarray, "b s"]
+    live: Bool[np.ndarray, "b s"]
+    target_laws: Float[np.ndarray, "B S V"]
+    draft_laws: Float[np.ndarray, "B S V"]
 
     def target(
         self, slot: int | Int[np.ndarray, " k"], rows: Int[np.ndarray, " k"] | slice = slice(None)
     ) -> Float[np.ndarray, "k V"]:
         """Target laws after a slot, or one slot per row, in float64, of some of the rows."""
-        return self.drafted.target[self.rows[rows], self.slots[slot]].astype(np.float64)
+        return self.target_laws[self.rows[rows], self.slots[slot]].astype(np.float64)
 
     def draft(
         self, slot: int | Int[np.ndarray, " k"], rows: Int[np.ndarray, " k"] | slice = slice(None)
     ) -> Float[np.ndarray, "k V"]:
         """Draft laws after a slot, or one slot per row, in float64, of some of the rows."""
-        return self.drafted.draft[self.rows[rows], self.slots[slot]].astype(np.float64)
+        return self.draft_laws[self.rows[rows], self.slots[slot]].astype(np.float64)
 
     def drafts(
         self, slot: int, rows: Int[np.ndarray, " k"] | slice = slice(None)
@@ -328,7 +327,7 @@ def _check_children(group: Group, slot: int, below: tuple[int, ...]) -> None:
     if not here.any():
         return
     probs = group.draft(slot, np.flatnonzero(here))
-    checks.law(group.drafted.draft[group.rows[here], number], f"draft law of slot {number}")
+    checks.law(group.draft_laws[group.rows[here], number], f"draft law of slot {number}")
     chance = np.take_along_axis(probs, np.maximum(tokens[here], 0), axis=-1)
     if ((chance <= 0) & (tokens[here] >= 0)).any():
         raise InputError(

@@ -21,7 +21,7 @@ from multidraft.trees.recorded import Recording
 from multidraft.trees.rules.base import TreeRule
 from multidraft.trees.tree import Tree
 
-_MEMORY = 2**29  # bytes of the two tables of laws in a batch
+_MEMORY = 2**26  # bytes of the two tables of laws in a batch; rules need several times as much
 
 Key = TypeVar("Key")
 

@@ -82,6 +82,7 @@ for order, corner in zip(orders, corners, strict=True):
     print("first", " > ".join("abc"[y] for y in order), "  b =", corner.round(4))
     for some in sets:
         assert corner[some].sum() <= hit(some) + 1e-12
+assert np.allclose(corners[0], [0.84, 0.15, 0.01])
 
 # %% [markdown]
 # By hand, for the order a > b > c: a is selected whenever drafted, hit({a}) = 0.84; b whenever
@@ -270,3 +271,4 @@ truth = {
 for number, answer in mine.items():
     print(number, "is right" if abs(answer - truth[number]) < 1e-3 else "is not right yet")
 assert np.allclose(list(truth.values()), [0.784, 0.702, 0.6])
+assert np.allclose(winner(three.law)(np.array([2, 0, 1])), [0.702, 0.027, 0.271])

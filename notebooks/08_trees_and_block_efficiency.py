@@ -241,3 +241,4 @@ truth = {
 for number, answer in mine.items():
     print(number, "is right" if abs(answer - truth[number]) < 1e-3 else "is not right yet")
 assert np.allclose(list(truth.values()), [3.3616, 2, 1.96])
+assert np.allclose(speeds[1:4], [1.6 / 1.2, 1.4, 1.36])

@@ -6,13 +6,15 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+import tiny_model
 
 import multidraft as md
-from multidraft import cli, results
+from multidraft import cli, results, traces
 from multidraft.experiments import results_page, runner
 from multidraft.experiments.papers import khisti_fig2, spechub_slots
 from multidraft.experiments.papers.common import (
     acceptance,
+    blocks,
     exact,
     frames,
     item,
@@ -22,6 +24,7 @@ from multidraft.experiments.papers.common import (
 )
 from multidraft.experiments.papers.common.setting import Setting
 from multidraft.results import Mean
+from multidraft.trees.recording import Recorder
 
 NAMES = item.names()
 # Those that take long even on few contexts, or need a language model.
@@ -87,6 +90,41 @@ def test_an_item_runs_from_cells_to_page(name, setting, tmp_path):
     assert text.startswith(f"# {one.title}\n") and one.text.splitlines()[0] in text
     assert made.verdicts
     assert all(v.claim in text and v.words in text for v in made.verdicts)
+
+
+@pytest.fixture(scope="module")
+def recorder(tmp_path_factory):
+    """Records trees of a tiny random model."""
+    target = md.models.load(str(tiny_model.write(tmp_path_factory.mktemp("models") / "tiny")))
+    settings = {"contexts": 8, "passages": 4, "tokens": 48, "progress": False}
+    found = traces.record(target=target, drafts=["skip:1"], **settings)
+    path = found.write(tmp_path_factory.mktemp("traces") / "tiny.safetensors")
+    folder = tmp_path_factory.mktemp("trees")
+    return Recorder(path, target, contexts=4, folder=folder, progress=False), path
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if item.get(name).needs == "trees"])
+def test_an_item_on_recorded_trees_runs_from_cells_to_page(name, recorder, tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "_recorder", lambda path, contexts: recorder[0])
+    made = item.run(item.get(name), Setting(recorder[1], "skip:1", contexts=4), tmp_path)
+    assert made.verdicts
+    frame = results.read(tmp_path / "papers" / name / f"{name}.parquet").frame
+    assert frame["context"].n_unique() == 4
+    lengths = frame["value"].to_numpy()
+    assert ((lengths >= 1) & (lengths <= 9)).all()  # the added token alone, the deepest tree and it
+
+
+def test_lengths_are_those_of_the_library(recorder, monkeypatch):
+    monkeypatch.setattr(blocks, "_recorder", lambda path, contexts: recorder[0])
+    one = {"deepest": "paths:2,3", "law": "iid", "tree": "paths:2,2", "rule": "rrs"}
+    (cell,) = blocks.cells(Setting(recorder[1], "skip:1", contexts=4), [one])
+    rows = blocks.compute(cell, 0, path=str(recorder[1]))
+    recording = recorder[0].record("skip:1", md.trees.parse("paths:2,3"))
+    rule = md.trees.get("top-down", rule="rrs")
+    known = md.trees.efficiency.block_efficiency(recording, rule, md.trees.parse("paths:2,2"))
+    assert np.mean([row["value"] for row in rows]) == pytest.approx(known.mean)
+    with pytest.raises(md.InputError, match="recorded trees are of all texts"):
+        blocks.cells(Setting(recorder[1], "skip:1", texts=("alice",)), [one])
 
 
 # ------------------------------------------------------------------------------------ computing

@@ -57,6 +57,22 @@ def draw_heat(frame: pl.DataFrame, panel: str | None = "rule") -> Any:
     return plots.heat_map(one, x="n", y="law", panel=panel, **labels)
 
 
+def draw_dots(frame: pl.DataFrame, panel: str | None = "setting") -> Any:
+    one = frame.filter(rule=frame["rule"][0], n=frame["n"][0])
+    return plots.dots(one, label="law", colour="rule", panel=panel, xlabel="acceptance")
+
+
+def test_dots_have_a_line_for_every_label(curves):
+    figure = draw_dots(curves)
+    area = figure.axes[0]
+    laws = curves["law"].unique(maintain_order=True).to_list()
+    assert [tick.get_text() for tick in area.get_yticklabels()] == laws
+    title = area.get_title()
+    part = curves.filter(rule=curves["rule"][0], n=curves["n"][0], setting=title)
+    assert area.containers[0].lines[0].get_xdata().tolist() == part["value"].to_list()
+    assert figure.legends[0].texts[0].get_text() == curves["rule"][0]
+
+
 def test_lines_have_a_panel_per_setting_and_a_legend_entry_per_curve(curves):
     figure = draw_lines(curves, log_x=True)
     assert [area.get_title() for area in figure.axes] == curves["setting"].unique(
@@ -124,7 +140,7 @@ def test_a_heat_map_writes_its_numbers_in(curves):
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
-@pytest.mark.parametrize("draw", [draw_lines, draw_ecdf, draw_heat])
+@pytest.mark.parametrize("draw", [draw_lines, draw_ecdf, draw_heat, draw_dots])
 def test_the_same_figure_has_the_same_bytes(tmp_path, curves, draw, suffix):
     for name in "ab":
         plots.save(draw(curves), tmp_path / f"{name}.{suffix}")

@@ -65,6 +65,7 @@ def report(frame: polars.DataFrame) -> Page:
         xlabel="length of the paths L",
         ylabel="tokens per target call",
         log_x=True,
+        height=2.6,
     )
     beside = published.beside(
         "globalres2025_table4",

@@ -78,6 +78,7 @@ def report(frame: polars.DataFrame) -> Page:
         xlabel="number of drafts n",
         ylabel="acceptance",
         log_x=True,
+        height=2.0,
     )
     wide = frames.wide(frame, "n", "context")
     rounds = frame["rounds"][0]

@@ -66,6 +66,7 @@ def report(frame: polars.DataFrame) -> Page:
         xlabel="temperature of target and draft",
         ylabel="acceptance",
         across=3,
+        height=2.0,
     )
     percent = means.filter(temperature=0.7, n=3).with_columns(
         *(polars.col(name) * 100 for name in ("value", "stderr"))

@@ -51,8 +51,9 @@ def report(frame: polars.DataFrame) -> Page:
     """Everything in one chart, and the shares."""
     import polars
 
-    laws, names = tuple(METHODS), tuple(dict.fromkeys(n for m in METHODS.values() for n in m))
-    means = frames.means(frame, temperature=None, law=laws, method=names, n=COUNTS)
+    rules = {name for methods in METHODS.values() for name in methods[1:-1]}
+    names = ("optimum", *sorted(rules), "naive")
+    means = frames.means(frame, temperature=None, law=tuple(METHODS), method=names, n=COUNTS)
     line = polars.format("{}: {}", "law", "method").alias("line")
     shares = _shares(frame)
     chart = frames.as_text(frames.as_text(means, "temperature", "temperature"), "n", "n =")

@@ -55,6 +55,7 @@ def report(frame: polars.DataFrame) -> Page:
         colour="method",
         xlabel="temperature of target and draft",
         ylabel="acceptance of two drafts",
+        height=2.6,
     )
     heats = tuple(means["temperature"].unique().sort())
     every: dict[str, Any] = {"temperature": heats}

@@ -46,8 +46,8 @@ _COMMANDS = {
         "multidraft advise --draft skip-8 --budget 16",
     ),
     "reproduce": (
-        "Compute the optimum and every rule on a recorded trace: tables and figures.",
-        "multidraft reproduce --quick",
+        "Compute the main tables and figures on a recorded trace, or those of papers by name.",
+        "multidraft reproduce khisti_fig2 --quick",
     ),
     "decode": (
         "Continue prompts by multi-draft sampling, with accepted drafts in colour.",

@@ -65,7 +65,8 @@ def command(
     Parameters
     ----------
     names
-        Tables and figures; `list` shows them, `all` takes them all.
+        Tables and figures; `list` shows them, `all` takes them all (with --quick, all but those on
+        recorded trees).
     output
         Folder for the results.
     jobs
@@ -113,6 +114,8 @@ def _papers(
     names: tuple[str, ...], options: Options, root: Path, json: bool, run: dict[str, Any]
 ) -> int:
     chosen = [item.get(name) for name in (item.names() if names == ("all",) else names)]
+    if names == ("all",) and options.quick:  # recording trees takes the model, and minutes
+        chosen = [one for one in chosen if one.needs != "trees"]
     texts = tuple(text for text in options.texts.split(",") if text)
     setting = Setting(_trace(options), options.draft, options.contexts, texts, options.quick)
     facts: dict[str, Any] = {}

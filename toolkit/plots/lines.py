@@ -28,6 +28,7 @@ def lines(
     across: int = 4,
     log_x: bool = False,
     share_x: bool = True,
+    height: float = 1.5,
 ) -> Figure:
     """Draw `y` against `x` with 95% bands, one panel per value of `panel`.
 
@@ -48,6 +49,8 @@ def lines(
         Spread n = 1, 2, 4, 8 evenly.
     share_x : bool
         Whether all panels have one horizontal axis.
+    height : float
+        Of a panel, in inches.
 
     Raises
     ------
@@ -59,7 +62,7 @@ def lines(
     handles: dict[str, Any] = {}
     with canvas.style():
         parts = canvas.split(frame, panel)
-        figure, axes = canvas.panels(len(parts), across, 1.5, share_x=share_x)
+        figure, axes = canvas.panels(len(parts), across, height, share_x=share_x)
         for area, (title, rows) in zip(axes, parts, strict=True):
             area.set_title(title)
             for (name, mark), look in looks.items():
@@ -70,7 +73,8 @@ def lines(
             if log_x:
                 _even_ticks(area, sorted(frame[x].unique()))
             elif frame[x].dtype.is_integer():
-                area.xaxis.get_major_locator().set_params(integer=True)
+                whole: Any = area.xaxis.get_major_locator()
+                whole.set_params(integer=True)
         canvas.label_outside(axes, min(across, len(parts)), xlabel, ylabel)
         canvas.legend_below(figure, handles)
     return figure

@@ -22,7 +22,7 @@ ADDED = (
 )
 ACCEPTANCE = "acceptance"
 ROUND_OFF = 1e-12  # contexts that differ by less do not differ
-LOG = 4  # a positive axis that spans such a factor is logarithmic
+LOG = 4  # an axis is logarithmic when its values span such a factor and lie no closer than doubling
 LAYERS = "layers skipped"
 GAP = "gap to the optimum"
 
@@ -185,7 +185,6 @@ def _lines(frame: polars.DataFrame, spec: PlotSpec) -> Figure:
     dash = spec.dash or ("law" if "law" in free and "law" not in (x, colour, spec.panel) else None)
     found, panel = _panelled(means(frame), free, {x, colour, dash}, spec.panel)
     found = found.with_columns(_named(name) for name in (colour, dash) if _is_number(found, name))
-    positive = found[x].to_numpy()
     return plots.lines(
         found,
         x=x,
@@ -194,8 +193,14 @@ def _lines(frame: polars.DataFrame, spec: PlotSpec) -> Figure:
         panel=panel,
         xlabel=_label(x),
         ylabel=ACCEPTANCE,
-        log_x=bool(positive.min() > 0 and positive.max() >= LOG * positive.min()),
+        log_x=_doubles(found[x].unique().to_numpy()),
     )
+
+
+def _doubles(values: np.ndarray) -> bool:
+    """Whether positive values spread like powers of two, or wider."""
+    span = values.max() / values.min() if values.min() > 0 else 1.0
+    return bool(span >= LOG and len(values) <= np.log2(span) + 1.5)
 
 
 def _is_number(frame: polars.DataFrame, name: str | None) -> bool:

@@ -247,6 +247,13 @@ def test_plots_have_sensible_defaults(small, capsys):
     assert len(figure.axes) == 5 + 1  # a panel for each method, and the colour bar
 
 
+def test_an_axis_is_logarithmic_where_its_values_double():
+    assert sweep_report._doubles(np.array([1, 2, 4, 8]))
+    assert sweep_report._doubles(np.array([10, 100, 1000]))
+    assert not sweep_report._doubles(np.arange(1, 13))
+    assert not sweep_report._doubles(np.array([0.0, 0.5, 1.0]))
+
+
 def test_a_page_shows_the_table_and_figures_and_is_listed(small):
     _, folder, path = small
     out = folder / "pages"

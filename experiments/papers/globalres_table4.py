@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trees"
-DEEPEST, CONTEXTS, LENGTHS = "paths:4,8", 32, (2, 4, 8)
+DEEPEST, CONTEXTS, LENGTHS = "paths:4,8", 64, (2, 4, 8)
 #: Line of the table -> number of paths and rule.
 LINES = {
     "one path, token by token": (1, "rrs"),

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trees"
-CONTEXTS, TEMPERATURE = 32, 0.6
-TREES = {"2 drafts x 4 steps": "k-ary:2,4", "4 drafts x 3 steps": "k-ary:4,3"}
+TEMPERATURE = 0.6
+#: Name -> tree and number of contexts.
+TREES = {"2 drafts x 4 steps": ("k-ary:2,4", 64), "4 drafts x 3 steps": ("k-ary:4,3", 32)}
 #: Label of the paper -> draft law and rule.
 METHODS = {
     "RRS": ("iid", "rrs"),
@@ -37,14 +38,21 @@ compute = blocks.compute
 
 def cells(setting: Setting) -> list[dict[str, Any]]:
     """Every tree and law, a recording each; hub drafts are two."""
-    every = (
-        {"deepest": shape, "tree": shape, "shape": name, "law": law, "rule": rule, "method": label}
-        | {"temperature": TEMPERATURE, "draft_temperature": TEMPERATURE}
-        for name, shape in TREES.items()
+    return [
+        cell
+        for name, (shape, contexts) in TREES.items()
+        for cell in blocks.cells(setting, _settings(name, shape), contexts=contexts)
+    ]
+
+
+def _settings(name: str, shape: str) -> list[dict[str, Any]]:
+    same = {"deepest": shape, "tree": shape, "shape": name}
+    same |= {"temperature": TEMPERATURE, "draft_temperature": TEMPERATURE}
+    return [
+        {**same, "law": law, "rule": rule, "method": label}
         for label, (law, rule) in METHODS.items()
         if law != "hub" or shape.startswith("k-ary:2")
-    )
-    return blocks.cells(setting, every, contexts=CONTEXTS)
+    ]
 
 
 def report(frame: polars.DataFrame) -> Page:

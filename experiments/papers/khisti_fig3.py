@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trees"
-TEMPERATURES, TREE, CONTEXTS = (1.2, 1.4, 1.6, 2.0, 2.4), "paths:2,5", 32
+TEMPERATURES, TREE, CONTEXTS = (1.2, 1.4, 1.6, 2.0, 2.4), "paths:2,5", 64
 RULES = ("interval", "importance", "k-seq", "rrs")
 
 compute = blocks.compute

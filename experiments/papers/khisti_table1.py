@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trees"
-COUNTS, LENGTH, CONTEXTS = (2, 3, 4, 5, 6), 5, 32
+COUNTS, LENGTH, CONTEXTS = (2, 3, 4, 5, 6), 5, 64
 RULES = ("interval", "importance", "k-seq", "rrs")
 
 compute = blocks.compute

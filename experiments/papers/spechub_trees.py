@@ -4,8 +4,8 @@ The logs of the paper (2411.05289) give tokens per step on binary trees of depth
 SpecHub, on ternary trees, for Llama-68M drafting for Llama-2-7B: SpecHub gains .05 to .27 over
 recursive rejection with (RRS) and .02 to .16 over that without replacement (RRSw).
 
-We read the same trees off recorded ones, at temperature 0.6 and 1 of both models, and compute the expected block length of
-each rule. The laws see the same contexts, not the same drafts.
+We read the same trees off recorded ones, at temperature 0.6 and 1 of both models, and compute the
+expected block length of each rule. The laws see the same contexts, not the same drafts.
 """
 
 from __future__ import annotations

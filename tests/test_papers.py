@@ -277,6 +277,12 @@ def test_all_settings_must_confirm_and_one_contradicts():
     assert verdict.together("", {"x": good, "y": bad, "z": open_}).outcome == "contradicted"
 
 
+def test_many_settings_are_told_in_a_few_words():
+    found = {f"n={n}": Mean(0.01 * n, 0.001 * n, 32) for n in (1, 2, 4)}
+    assert verdict.together("", found).brief == "+0.010 to +0.040 in 3 settings, ± at most 0.004"
+    assert verdict.together("", {"n=1": found["n=1"]}).brief == ""
+
+
 def test_words_say_on_which_pair():
     confirmed = Mean(1.0, 0.1, 32)
     assert verdict.judge("", confirmed).words == "confirmed on our pair"

@@ -72,39 +72,46 @@ def report(frame: polars.DataFrame) -> Page:
 
 
 def _verdicts(frame: polars.DataFrame) -> list[Verdict]:
-    def worth(*gains: tuple[str, str]) -> dict[str, results.Mean]:
-        """First gain (better, worse), minus the second where there are two."""
-        found = {}
-        for heat in TEMPERATURES:
-            for n in COUNTS:
-                same = {"temperature": heat, "n": n}
-                sides = [
-                    frames.pair(frame, {**same, "method": a}, {**same, "method": b})
-                    for a, b in gains
-                ]
-                gained = [one - two for one, two, _ in sides]
-                less = gained[1] if len(gained) > 1 else 0 * gained[0]
-                label = f"T={heat:g}, n={n}"
-                found[label] = results.paired_difference(gained[0], less, sides[0][2])
-        return found
-
+    cold, hot = TEMPERATURES[:-1], TEMPERATURES[-1:]
     return [
         together(
-            "drafting without replacement is worth more than the optimal rule: RRSw beats the "
-            "optimum of iid drafts",
-            worth((RRSW, IID)),
+            "at temperature 0.3 and 0.6 the law is worth more than the rule: RRSw, on drafts "
+            "without replacement, beats the optimum of iid drafts",
+            _gaps(frame, RRSW, IID, cold),
         ),
-        together("the optimal rule is worth something on iid drafts", worth((IID, RRS))),
         together(
-            "without replacement gains more (optimum to optimum) than the optimal rule does on iid "
-            "drafts",
-            worth((WITHOUT, IID), (IID, RRS)),
+            "at temperature 1 the rule is worth more: the optimum of iid drafts beats RRSw",
+            _gaps(frame, IID, RRSW, hot),
+        ),
+        together(
+            "on iid drafts the optimal rule gains over RRS at every temperature",
+            _gaps(frame, IID, RRS, TEMPERATURES),
+        ),
+        together(
+            "both together gain more than either: the optimum without replacement beats RRSw and "
+            "the optimum of iid drafts",
+            {
+                f"over {name}, {label}": gap
+                for name, other in (("RRSw", RRSW), ("iid", IID))
+                for label, gap in _gaps(frame, WITHOUT, other, TEMPERATURES).items()
+            },
         ),
         together(
             "the serving engines' default loses to greedy drafts, one random draft away",
-            worth((GREEDY, SERVING)),
+            _gaps(frame, GREEDY, SERVING, TEMPERATURES),
         ),
         together(
-            "the serving engines' default loses to iid drafts with RRS", worth((RRS, SERVING))
+            "at temperature 1 the serving engines' default loses to iid drafts with RRS",
+            _gaps(frame, RRS, SERVING, hot),
+        ),
+        together(
+            "at temperature 0.3 it beats iid drafts with RRS",
+            _gaps(frame, SERVING, RRS, TEMPERATURES[:1]),
         ),
     ]
+
+
+def _gaps(
+    frame: polars.DataFrame, first: str, second: str, temperatures: tuple[float, ...]
+) -> dict[str, results.Mean]:
+    return frames.gaps(frame, first, second, temperature=temperatures, n=COUNTS)

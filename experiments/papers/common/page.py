@@ -118,7 +118,9 @@ def claims(results_folder: Path) -> str:
     for folder, title, verdicts in found:
         first = verdicts[0]
         link = f"[{title}](papers/{folder.name}/README.md)"
-        lines.append([link, first.claim, f"**{first.words}**", first.size, _tally(verdicts)])
+        lines.append(
+            [link, first.claim, f"**{first.words}**", first.brief or first.size, _tally(verdicts)]
+        )
     intro = f"Written by `multidraft reproduce all`; [every claim](papers/README.md). {_RULE}"
     return "\n".join(["", HEADING, "", intro, "", _markdown(lines), ""])
 

@@ -47,6 +47,8 @@ class Verdict:
         What was measured, with its sign and standard error; or why nothing was.
     detectable : str
         The smallest difference that would have been seen; empty for exact statements.
+    brief : str
+        What was measured in a few words, where there are many settings; else empty.
     """
 
     claim: str
@@ -54,6 +56,7 @@ class Verdict:
     about: About
     size: str
     detectable: str = ""
+    brief: str = ""
 
     @property
     def words(self) -> str:
@@ -109,7 +112,13 @@ def together(
         outcome = Outcome.CONFIRMED
     size = "; ".join(f"{label}: {_size(mean, digits)}" for label, mean in found.items())
     worst = max(mean.detectable for mean in found.values())
-    return Verdict(claim, outcome, about, size, _error(worst, digits))
+    brief = ""
+    if len(found) > 2:
+        means = sorted(mean.mean for mean in found.values())
+        ends = f"{means[0]:+.{digits}f} to {means[-1]:+.{digits}f}"
+        most = _error(max(mean.stderr for mean in found.values()), digits)
+        brief = f"{ends} in {len(found)} settings, ± at most {most}"
+    return Verdict(claim, outcome, about, size, _error(worst, digits), brief)
 
 
 def _outcome(found: Mean, low: float, high: float) -> Outcome:

@@ -91,11 +91,11 @@ def report(frame: polars.DataFrame) -> Page:
     both = polars.concat([value, spent.with_columns(column=polars.lit("milliseconds"))])
     table = results.pivot(both, rows=["method"], columns="column")
     figure = plots.dots(
-        both.with_columns(quantity=polars.lit("")),
+        both,
         label="method",
-        colour="quantity",
+        colour="column",
         panel="column",
-        xlabel="acceptance, milliseconds",
+        xlabel="mean over contexts",
         share=False,
     )
     beside = published.beside(

@@ -5,20 +5,18 @@ For every draft model one deep tree per draft law is recorded at the same contex
 same drafts. A number is the mean over contexts of the expected block length given the drafted tree,
 exact, at temperature 1 for both models.
 
-``python -m multidraft.experiments.tree_table`` records, computes and reports; what is there already
+``python -m multidraft.experiments.tree_table_report`` records, computes and reports; what is there already
 is not made again.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from multidraft import results
-from multidraft.cli.record import default_trace
 from multidraft.experiments import runner
 from multidraft.trees import efficiency, named, recorded, rules
 from multidraft.trees.recording import Recorder
@@ -158,15 +156,3 @@ def run(
     found = runner.whole(wanted, function, folder / "run", configuration=configuration, jobs=jobs)
     results.write(folder / "lengths.parquet", found.frame, found.header)
     return found
-
-
-def main() -> None:
-    """Record, compute and report into the folder of the first argument."""
-    from multidraft.experiments.tree_table_report import report
-
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("results/tree-decoding")
-    report(run(default_trace("smollm2"), folder), folder)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multidraft import plots, results
-from multidraft.experiments.tree_table import BASELINE, FAMILIES, LAWS, PATHS
+from multidraft.cli.record import default_trace
+from multidraft.experiments.tree_table import BASELINE, FAMILIES, LAWS, PATHS, run
 from multidraft.files import write_text
 from multidraft.results import Mean, clustered_mean, paired_difference
 
@@ -255,6 +257,11 @@ of 95 %.
 
 ## Provenance
 
-`python -m multidraft.experiments.tree_table`: {provenance}. All rows:
+`python -m multidraft.experiments.tree_table_report`: {provenance}. All rows:
 [lengths.parquet](lengths.parquet).
 """
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("results/tree-decoding")
+    report(run(default_trace("smollm2"), place), place)

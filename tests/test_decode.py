@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ from test_tree_cache import llama, ngram, sliding, wrapped
 from transformers import LlamaForCausalLM
 
 import multidraft as md
-from multidraft import models, verifiers
+from multidraft import cli, models, verifiers
+from multidraft.cli.decode import _coloured
 from multidraft.decode import loop
 from multidraft.decode.loop import choose_rule, choose_tree
 from multidraft.models.transformer import Transformer
 from multidraft.trees.rules import parse as parse_rule
 
+ROOT = Path(__file__).resolve().parents[1]
 PROMPTS = ["The", "a longer one", "x=1"]
 SMALL = 10  # tokens of the vocabulary where laws are listed
 
@@ -462,3 +465,92 @@ def test_what_does_not_fit_is_refused(monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     with pytest.raises(md.InputError, match="use a smaller tree or fewer trees"):
         md.decode.generate(short, short, prompts="a", max_new_tokens=4)
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(tiny_model.write(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+@pytest.fixture
+def command(folder, capsys, monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        models_ = ["--target", folder, "--draft", "skip:1", "--max-new-tokens", "8"]
+        code = cli.main(["decode", *models_, *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_prints_prompt_and_text(command, tmp_path):
+    listed = tmp_path / "prompts.txt"
+    listed.write_text("one\n\ntwo\n", encoding="utf-8")
+    code, out, err = command("--prompt", "zero", "--prompts", str(listed), "--temperature", "0")
+    assert (code, err) == (0, "")
+    assert [out.count(prompt) for prompt in ("zero", "one", "two")] == [1, 1, 1]
+    assert "\x1b" not in out  # a pipe has no colours
+
+
+def test_accepted_drafts_are_coloured_and_others_not(command, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    code, out, _ = command("--prompt", "The", "--temperature", "0", "--draft", "skip:0")
+    found = json.loads(command("--prompt", "The", "--temperature", "0", "--json")[1])
+    assert code == 0 and "\x1b[1mThe\x1b[0m" in out
+    assert any(found["multidraft"]["rows"][0]["accepted"]) and "\x1b[32m" in out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[32m" not in command("--prompt", "The", "--temperature", "0")[1]
+
+
+def test_pieces_know_where_they_come_from():
+    text = _coloured("P", [("a", True), ("b", False), ("c", True)])
+    styles = [(text.plain[span.start : span.end], str(span.style)) for span in text.spans]
+    assert styles == [("a", "not bold green"), ("b", "not bold"), ("c", "not bold green")]
+    assert (text.plain, str(text.style)) == ("Pabc", "bold")
+
+
+def test_characters_of_several_tokens_are_one_piece(target):
+    out = md.decode.plain(target, prompts="a", max_new_tokens=3)
+    out.tokens[0][:] = target.tokenizer.encode("é!", add_special_tokens=False)
+    assert out.pieces(0) == [("é", False), ("!", False)]
+
+
+def test_statistics_and_comparison_are_printed(command):
+    code, out, err = command("--prompt", "The", "--stats", "--compare", "--tree", "chain:2")
+    assert (code, err) == (0, "")
+    assert re.search(r"^block efficiency  +[12]\.\d{3} tokens per call", out, re.M)
+    assert re.search(r"^position +mean acceptance +conditional acceptance", out, re.M)
+    assert re.search(r"^plain +[\d.]+ +1\.00 +1\.000", out, re.M)
+    assert re.search(r"^assisted ", out, re.M)
+
+
+def test_the_command_refuses_in_one_sentence(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("MULTIDRAFT_CACHE", str(tmp_path))
+    for arguments, sentence in [
+        ((), "there is no prompt"),
+        (("--prompt", "a", "--rule", "block"), "this tree branches"),
+        (("--prompt", "a", "--target", "smollm2"), "run `multidraft models fetch smollm2`"),
+        (("--prompts", str(tmp_path / "none.txt")), "No such file"),
+    ]:
+        code, out, err = command(*arguments)
+        assert (code, out) == (2, "")
+        assert sentence in err and err.count("\n") == 1
+
+
+def test_the_page_runs_as_it_stands(target, draft, monkeypatch):
+    """Its models are replaced by small ones."""
+    pair = {"smollm2": target, "skip-8": draft}
+    monkeypatch.setattr(models, "load", lambda name, target=None: pair[name])
+    page = (ROOT / "docs" / "decoding.md").read_text(encoding="utf-8")
+    space: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, "decoding.md", "exec"), space)
+    assert len(space["out"].tokens[0]) == 20
+    assert space["named"].name == "mine"

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 from transformers import GenerationConfig
+from transformers.utils import logging
 
 from multidraft.arrays import search
 from multidraft.decode.loop import advance, check_positions, generate, uniforms
@@ -185,7 +186,7 @@ def _one(
 ) -> Int[np.ndarray, "1 N"]:
     """Tokens that one call of transformers adds to one prompt."""
     ids = torch.tensor(prompt[None]).to(model.module.device)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), _quiet():
         torch.manual_seed(seed)
         found = model.module.generate(
             ids,
@@ -194,6 +195,17 @@ def _one(
             generation_config=GenerationConfig(**settings),
         )
     return found[:, len(prompt) :].cpu().numpy()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep back what transformers says of the calls that it makes itself."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
 
 
 @contextmanager

@@ -182,7 +182,7 @@ class Decoder:
             target = TreeLaws.of(self.target, rows.prompts, **self.shape)
             draft = TreeLaws.of(self.draft, rows.prompts, **self.draft_shape)
         while rows.active.size:
-            block = self._step(target, draft, seeds[rows.active], log.calls, clock)
+            block = self.step(target, draft, seeds[rows.active], log.calls, clock)
             log.add(rows.active, block)
             going = rows.append(block.tokens, block.length - 1)
             for laws, name in ((target, "target"), (draft, "draft")):
@@ -193,7 +193,7 @@ class Decoder:
         lengths = log.lengths(len(rows.prompts))
         return Decoded.of(rows, lengths, measured, self._settings(seeds), self.target.tokenizer)
 
-    def _step(
+    def step(
         self,
         target: TreeLaws,
         draft: TreeLaws,
@@ -201,7 +201,10 @@ class Decoder:
         step: int,
         clock: Clock,
     ) -> trees.Block:
-        """One target call: drafts and verification take a stream of their own in every step."""
+        """Draft, one target call, verify; the contexts stay as they are.
+
+        Drafts and verification of step i take the streams 2i and 2i + 1 of each row's seed.
+        """
         with clock.timing("draft"):
             chosen = uniforms(seeds, self.tree.nodes, 2 * step)
             tokens, draft_laws = trees.draw_tokens(self.tree, draft, chosen)

@@ -6,7 +6,6 @@ machine: ``multidraft bench sweep``.
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 import threading
 import time
@@ -19,16 +18,17 @@ import numpy as np
 from multidraft.experiments import runner, sweep, sweep_file
 
 CELLS = 10_000
-SINGLE = 200  # cells whose cost is measured without a sweep around them
+SINGLE = 2_000  # cells whose cost is measured without a sweep around them
 LOOK = 0.5  # seconds between two looks at the memory
 COLUMNS = {
     "cells": ("cells", ".0f"),
     "jobs": ("workers", ".0f"),
     "start": ("seconds until they are ready", ".1f"),
     "seconds": ("seconds for the cells", ".1f"),
-    "single": ("milliseconds of a cell in a plain loop", ".2f"),
-    "inside": ("milliseconds of a cell in a worker", ".2f"),
-    "overhead": ("overhead over the plain loop", ".1%"),
+    "single": ("milliseconds of a cell in a plain loop, alone", ".2f"),
+    "abreast": ("milliseconds of a cell in plain loops, one per worker at once", ".2f"),
+    "inside": ("milliseconds of a cell in a worker of the sweep", ".2f"),
+    "overhead": ("overhead over the plain loops at once", ".1%"),
     "handling": ("overhead over the time inside cells", ".1%"),
     "early": ("MiB in the second quarter", ".0f"),
     "late": ("MiB in the last quarter", ".0f"),
@@ -44,16 +44,17 @@ def measure(cells: int = CELLS, jobs: int = 2, trace: str = "default") -> dict[s
     Returns
     -------
     dict
-        The columns of `COLUMNS`. ``single`` is a cell's cost in a plain loop of this process,
-        ``inside`` what the workers needed on average; ``overhead`` says how far ``jobs * seconds``
-        exceeds the plain loop, ``handling`` how far it exceeds the time inside cells. ``start`` is
+        The columns of `COLUMNS`. ``single`` is a cell's cost in a plain loop, ``abreast`` in `jobs`
+        such loops at once, which share the machine's memory and clock as workers do, ``inside``
+        what the workers needed on average; ``overhead`` says how far ``jobs * seconds`` exceeds
+        the plain loops at once, ``handling`` how far it exceeds the time inside cells. ``start`` is
         the timed sample that every sweep begins with: the workers import and compile. Memory is
         that of this process and its workers, without shared pages, in the second and in the last
         quarter of the run.
     """
     found = _sweep(cells, trace)
     listed, function = list(found), found.function()
-    single = _plain(listed, function)
+    single, abreast = _plain(listed, function, 1), _plain(listed, function, jobs)
     with tempfile.TemporaryDirectory() as folder, _watched() as memory:
         begin = time.perf_counter()
         cost = runner.estimate(found, function, folder, engine=runner.Engine(jobs=jobs))
@@ -74,8 +75,9 @@ def measure(cells: int = CELLS, jobs: int = 2, trace: str = "default") -> dict[s
         "start": start,
         "seconds": seconds,
         "single": 1e3 * single,
+        "abreast": 1e3 * abreast,
         "inside": 1e3 * inside,
-        "overhead": jobs * seconds / (cost.left * single) - 1,
+        "overhead": jobs * seconds / (cost.left * abreast) - 1,
         "handling": jobs * seconds / (cost.left * inside) - 1,
         "early": float(np.mean(memory[quarter : 2 * quarter] or memory)),
         "late": float(np.mean(memory[-quarter:])),
@@ -101,23 +103,33 @@ def _sweep(cells: int, trace: str) -> sweep.Sweep:
     return sweep.prepare(sweep_file.SweepFile.model_validate(file), Path())
 
 
-def _plain(cells: list[sweep.Cell], function: runner.Function) -> float:
-    """Seconds per cell in a loop of this process with one thread, after a warm-up."""
+def _plain(cells: list[sweep.Cell], function: runner.Function, processes: int) -> float:
+    """Seconds per cell in plain loops of so many processes at once, with one thread each."""
+    from joblib import Parallel, delayed
+
+    step = max(1, len(cells) // SINGLE // len(COUNTS)) * len(COUNTS)
+    # Whole blocks of cells that share their laws, as in the sweep.
+    blocks = [cells[i : i + len(COUNTS)] for i in range(0, len(cells), step)]
+    chosen = [dict(cell) for block in blocks[: SINGLE // len(COUNTS)] for cell in block]
+    loops = Parallel(n_jobs=max(processes, 2))(
+        delayed(_loop)(chosen, function) for _ in range(processes)
+    )
+    return float(np.mean([seconds for seconds in loops if seconds is not None]))
+
+
+def _loop(cells: list[sweep.Cell], function: runner.Function) -> float:
+    """Seconds per cell of a loop, after a warm-up of two blocks."""
     import numba
     import torch
 
     torch.set_num_threads(1)
     numba.set_num_threads(1)
-    step = max(1, len(cells) // SINGLE // len(COUNTS)) * len(COUNTS)
-    # Whole blocks of cells that share their laws, as in the sweep.
-    blocks = [cells[i : i + len(COUNTS)] for i in range(0, len(cells), step)]
-    chosen = list(itertools.chain.from_iterable(blocks[: 1 + SINGLE // len(COUNTS)]))
-    for cell in chosen[: 2 * len(COUNTS)]:
+    for cell in cells[: 2 * len(COUNTS)]:
         function(dict(cell), 0)
     start = time.perf_counter()
-    for cell in chosen[2 * len(COUNTS) :]:
+    for cell in cells:
         function(dict(cell), 0)
-    return (time.perf_counter() - start) / (len(chosen) - 2 * len(COUNTS))
+    return (time.perf_counter() - start) / len(cells)
 
 
 @contextmanager

@@ -142,9 +142,10 @@ def _sweep(folder: Path, options: Options) -> str:
     return (
         "# What a sweep costs beside its cells\n\n"
         f"{_machine('sweep', header)} Cells: the optimum of iid drafts at full vocabulary, one "
-        "recorded context each. *Overhead* compares the workers' wall time with a plain loop over "
-        "the same cells, *handling* with the time that the workers spent inside cells; memory is "
-        "that of all processes, in the second and in the last quarter of the run.\n\n"
+        "recorded context each. *Overhead* compares the workers' wall time with plain loops over "
+        "such cells in as many processes at once (they slow each other down, with or without a "
+        "sweep), *handling* with the time that the workers spent inside cells; memory is that of "
+        "all processes, in the second and in the last quarter of the run.\n\n"
         f"{bench.page(row)}"
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from multidraft import results
@@ -50,17 +50,14 @@ def grid(**axes: Sequence[Any]) -> list[dict[str, Any]]:
 class Outcome:
     """Rows of a cell, the seconds they took, and the sentence of its failure or None.
 
-    The hash is taken where the outcome is made: by the workers, not by the one who collects.
+    The digest, of the cell, is taken by the workers, not by the one who collects.
     """
 
     cell: Cell
+    digest: str
     rows: list[dict[str, Any]]
     seconds: float
     error: str | None
-    digest: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", results.digest(self.cell))
 
     @property
     def key(self) -> str:
@@ -89,12 +86,13 @@ def attempt(function: Function, cells: Sequence[Cell]) -> list[Outcome]:
 
 def _attempt(function: Function, cell: Cell) -> Outcome:
     start = time.perf_counter()
+    digest = results.digest(cell)
     try:
-        rows, sentence = function(dict(cell), seed(cell)), None
+        rows, sentence = function(dict(cell), _seed(digest)), None
         _check_rows(rows, cell)
     except Exception as error:  # a failed cell is a row like any other, and can be retried
         rows, sentence = [{}], f"{type(error).__name__}: {error}"
-    return Outcome(cell, rows, time.perf_counter() - start, sentence)
+    return Outcome(cell, digest, rows, time.perf_counter() - start, sentence)
 
 
 def _check_rows(rows: list[dict[str, Any]], cell: Cell) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from multidraft.checks import choice
 from multidraft.errors import InputError, Refused
 from multidraft.experiments.cells import Cell, Function, Outcome, attempt, key
+from multidraft.results import digest
 
 TASK = 0.25  # seconds of work per task
 MOST_CELLS = 256  # in one task, however short they are
@@ -154,7 +155,7 @@ def _noted(tasks: Iterator[list[Cell]], flying: dict[str, list[Cell]]) -> Iterat
 
 
 def _lost(cells: Iterable[Cell]) -> Iterator[Outcome]:
-    return (Outcome(cell, [{}], 0.0, KILLED) for cell in cells)
+    return (Outcome(cell, digest(cell), [{}], 0.0, KILLED) for cell in cells)
 
 
 def _on_cluster(

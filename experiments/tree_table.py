@@ -5,8 +5,8 @@ For every draft model one deep tree per draft law is recorded at the same contex
 same drafts. A number is the mean over contexts of the expected block length given the drafted tree,
 exact, at temperature 1 for both models.
 
-``python -m multidraft.experiments.tree_table_report`` records, computes and reports; what is there already
-is not made again.
+``python -m multidraft.experiments.tree_table_report`` records, computes and reports; what is there
+already is not made again.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import pytest
 
 from multidraft.errors import InputError, Refused
 from multidraft.experiments import parts, runner
+from multidraft.results import digest
 
 TIMES = ["seconds"]
 CELLS = runner.grid(x=list(range(60)))
@@ -202,7 +203,8 @@ def test_engines_that_cannot_run_say_why(monkeypatch):
 
 
 def outcome(x: int, error: str | None = None) -> runner.Outcome:
-    return runner.Outcome({"x": x}, [{"value": float(x)}] * 2, 0.1, error)
+    cell = {"x": x}
+    return runner.Outcome(cell, digest(cell), [{"value": float(x)}] * 2, 0.1, error)
 
 
 def test_compaction_keeps_every_row_and_the_newest_outcome(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from multidraft.errors import InputError
 SCHEMA = 1
 
 _PACKAGES = ("multidraft", "highspy", "numba", "numpy", "ortools", "scipy", "torch", "transformers")
+_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _CODE = ("toolkit", "solvers", "experiments", "pyproject.toml", "constraints.txt")
 
 
@@ -38,7 +39,7 @@ def canonical(content: Any) -> str:
     '{"law":"iid","n":2}'
     """
     try:
-        return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return _JSON.encode(content)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"this content is not plain JSON ({error}); use numbers, strings, lists and dicts"

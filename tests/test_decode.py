@@ -481,8 +481,11 @@ def command(folder, capsys, monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        models_ = ["--target", folder, "--draft", "skip:1", "--max-new-tokens", "8"]
-        code = cli.main(["decode", *models_, *arguments])
+        options = {"--target": folder, "--draft": "skip:1", "--max-new-tokens": "8"}
+        given = [
+            part for option in options.items() if option[0] not in arguments for part in option
+        ]
+        code = cli.main(["decode", *given, *arguments])
         return code, *capsys.readouterr()
 
     return run
@@ -497,14 +500,15 @@ def test_the_command_prints_prompt_and_text(command, tmp_path):
     assert "\x1b" not in out  # a pipe has no colours
 
 
-def test_accepted_drafts_are_coloured_and_others_not(command, monkeypatch):
+def test_accepted_drafts_are_coloured_and_others_not(command, folder, monkeypatch):
+    same = ("--prompt", "The", "--temperature", "0", "--draft", folder)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    code, out, _ = command("--prompt", "The", "--temperature", "0", "--draft", "skip:0")
-    found = json.loads(command("--prompt", "The", "--temperature", "0", "--json")[1])
+    code, out, _ = command(*same)
+    found = json.loads(command(*same, "--json")[1])
     assert code == 0 and "\x1b[1mThe\x1b[0m" in out
     assert any(found["multidraft"]["rows"][0]["accepted"]) and "\x1b[32m" in out
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[32m" not in command("--prompt", "The", "--temperature", "0")[1]
+    assert "\x1b[32m" not in command(*same)[1]
 
 
 def test_pieces_know_where_they_come_from():

@@ -54,6 +54,26 @@ def test_help_imports_nothing_heavy():
     assert "solve" in done.stdout
 
 
+def test_every_module_imports_without_the_extras():
+    """Without them only what needs one is refused, with the sentence that names the extra."""
+    code = """if True:
+        import importlib, pkgutil, sys
+        for name in ("accelerate", "dask", "distributed", "gguf", "tokenizers", "transformers"):
+            sys.modules[name] = None
+        import multidraft
+        for module in pkgutil.walk_packages(multidraft.__path__, "multidraft."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+        from multidraft import cli
+        del sys.modules["transformers"]
+        sys.path[:] = [place for place in sys.path if "site-packages" not in place]
+        sys.exit(cli.main(["decode", "--prompt", "a", "--target", "."]))
+    """
+    done = in_process(code)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.endswith("transformers is missing: pip install 'multidraft[models]'.\n")
+
+
 def test_solve_names_the_tokens_of_the_cut(capsys, tmp_path):
     texts = tmp_path / "texts.json"
     texts.write_text('["the", " a", "\\n"]')

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int
-from transformers import GenerationConfig
-from transformers.utils import logging
 
 from multidraft.arrays import search
 from multidraft.decode.loop import advance, check_positions, generate, uniforms
@@ -185,6 +183,8 @@ def _one(
     settings: dict[str, Any],
 ) -> Int[np.ndarray, "1 N"]:
     """Tokens that one call of transformers adds to one prompt."""
+    from transformers import GenerationConfig
+
     ids = torch.tensor(prompt[None]).to(model.module.device)
     with torch.random.fork_rng(), _quiet():
         torch.manual_seed(seed)
@@ -200,6 +200,8 @@ def _one(
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep back what transformers says of the calls that it makes itself."""
+    from transformers.utils import logging
+
     level = logging.get_verbosity()
     logging.set_verbosity_error()
     try:

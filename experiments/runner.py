@@ -129,14 +129,16 @@ def run(
     """
     folder, cells = Path(folder), _reusable(cells)
     engine = engine or Engine(jobs=jobs)
-    wanted = {key(cell) for cell in cells}
+    keys = [key(cell) for cell in cells]
+    wanted = set(keys)
     with _locked(folder):
         parts = Parts(folder / "parts")
         parts.clear(".*" if resume else "*")
         _describe(folder, function, configuration or {}, len(wanted))
         left = wanted - _finished(parts, retry_failed)
         with _bar(len(wanted), len(wanted) - len(left), progress) as bar:
-            parts.collect(_counted(engine.outcomes(_only(cells, left), function), bar))
+            outcomes = engine.outcomes(_only(cells, keys, left), function)
+            parts.collect(_counted(outcomes, bar))
         return _summary(wanted, parts)
 
 
@@ -155,10 +157,11 @@ def estimate(
     The parameters are those of :func:`run`.
     """
     cells, engine = _reusable(cells), engine or Engine()
-    parts, wanted = Parts(Path(folder) / "parts"), {key(cell) for cell in cells}
+    parts, keys = Parts(Path(folder) / "parts"), [key(cell) for cell in cells]
+    wanted = set(keys)
     left = wanted - _finished(parts, retry_failed)
     workers = engine.workers()
-    chosen = _spread(_only(cells, left), len(left), max(SAMPLE, 2 * workers) + workers)
+    chosen = _spread(_only(cells, keys, left), len(left), max(SAMPLE, 2 * workers) + workers)
     options = {"configuration": configuration, "engine": engine, "retry_failed": retry_failed}
     # The first cells of a worker compile and import; only those after them tell the pace.
     for sample in (chosen[:workers], chosen[workers:]):
@@ -182,11 +185,11 @@ def _finished(parts: Parts, retry_failed: bool) -> set[str]:
     return done - failed if retry_failed else done
 
 
-def _only(cells: Iterable[Cell], keys: set[str]) -> Iterator[Cell]:
-    """The cells with these keys, each once."""
-    left = set(keys)
-    for cell in cells:
-        if (name := key(cell)) in left:
+def _only(cells: Iterable[Cell], keys: list[str], wanted: set[str]) -> Iterator[Cell]:
+    """The cells with wanted keys, each once; `keys` are those of all cells, in their order."""
+    left = set(wanted)
+    for cell, name in zip(cells, keys, strict=True):
+        if name in left:
             left.remove(name)
             yield cell
 

@@ -21,19 +21,22 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from multidraft import decode, models
+from multidraft.cli.record import default_trace
 from multidraft.decode.loop import Decoder
 from multidraft.decode.measured import Clock
 from multidraft.decode.rows import encode
 from multidraft.errors import InputError
+from multidraft.experiments import tree_table
 from multidraft.files import write_text
 from multidraft.models import Model
 from multidraft.models.transformer import Transformer
 from multidraft.models.tree_laws import TreeLaws
 from multidraft.results import clustered_mean, paired_difference
 from multidraft.transform import probabilities
-from multidraft.trees import efficiency, recorded
+from multidraft.trees import efficiency
 from multidraft.trees.named import parse as parse_tree
 from multidraft.trees.recorded import Recording
+from multidraft.trees.recording import Recorder
 from multidraft.trees.rules import parse as parse_rule
 
 FOLDER = Path("results/decode")
@@ -122,7 +125,7 @@ def cells(target: Transformer, draft: Model) -> dict[str, Any]:
     """
     rows = []
     for law, group in itertools.groupby(CELLS, key=lambda cell: cell[0]):
-        recording = _recording(law, draft)
+        recording = _recording(law, target, draft)
         contexts = recording.contexts[:CONTEXTS]
         behind = (TreeLaws.of(target, contexts), TreeLaws.of(draft, contexts))
         for _, tree, rule in group:
@@ -145,13 +148,12 @@ def cells(target: Transformer, draft: Model) -> dict[str, Any]:
     return {"contexts": CONTEXTS, "steps": STEPS, "rows": rows}
 
 
-def _recording(law: str, draft: Model) -> Recording:
-    for place in recorded.found():
-        recording = recorded.open(place)
-        names = (recording.header["target"]["name"], recording.header["draft"]["name"])
-        if names == ("smollm2", draft.name) and recording.law == law and recording.tree.depth > 3:
-            return recording
-    raise InputError(f"there is no recording of {law} trees: run `multidraft trees record`.")
+def _recording(law: str, target: Transformer, draft: Model) -> Recording:
+    """The trees of the table of block efficiencies, recorded now where they are not there yet."""
+    recorder = Recorder(
+        default_trace(target.name), target, drafts={draft.name: draft}, contexts=tree_table.CONTEXTS
+    )
+    return recorder.record(draft.name, tree_table.deepest(law))
 
 
 def _real_lengths(
@@ -177,7 +179,9 @@ def speed(target: Transformer, draft: Model) -> dict[str, Any]:
     """Tokens per second of multi-draft, plain and assisted decoding of one prompt, by system."""
     rows = {}
     for temperature, system in itertools.product((0.0, 0.6), SYSTEMS[:2]):
-        options = {**system, "law": None, "rule": None} if temperature == 0 else system
+        options: dict[str, Any] = dict(system)
+        if temperature == 0:  # the tree then holds the draft's most probable tokens
+            options |= {"law": None, "rule": None}
         found = decode.compare(
             target, draft, prompts=PROMPTS[1], temperature=temperature, max_new_tokens=48, eos=(),
             **options,

@@ -23,6 +23,7 @@ from multidraft.experiments.papers.common import (
     verdict,
 )
 from multidraft.experiments.papers.common.setting import Setting
+from multidraft.experiments.papers.spechub_peak import FACTS, RIVALS, TEMPERATURES, _binned
 from multidraft.results import Mean
 from multidraft.trees.recording import Recorder
 
@@ -187,6 +188,23 @@ def test_slots_add_up_to_the_acceptance(setting, trace):
     whole = md.verifiers.get("spechub").acceptance(problem).value
     np.testing.assert_allclose(list(sums.values()), whole, atol=1e-12)
     assert all(row["value"] > -1e-12 for row in rows)
+
+
+def test_every_rival_has_its_bins_of_the_top_probability():
+    tops = {"0 to 0.1": 0.05, "0.3 to 0.5": 0.4}
+    rows = [
+        {"temperature": heat, "context": i, "passage": i % 2, "SpecHub": 0.5, FACTS[0]: top}
+        | {rival: 0.1 * place for place, rival in enumerate(RIVALS)}
+        for heat in TEMPERATURES
+        for i, top in enumerate(top for top in tops.values() for _ in range(2))
+    ]
+    binned = _binned(pl.DataFrame(rows))
+    assert binned.rows_by_key(["temperature", "rival"], unique=False).keys() == {
+        (heat, rival) for heat in TEMPERATURES for rival in RIVALS
+    }
+    for heat, rival, name, value in binned.select("temperature", "rival", "bin", "value").rows():
+        assert name in tops and heat in TEMPERATURES
+        assert value == pytest.approx(0.5 - 0.1 * RIVALS.index(rival))
 
 
 # --------------------------------------------------------------------------------------- frames

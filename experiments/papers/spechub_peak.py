@@ -77,13 +77,13 @@ def report(frame: polars.DataFrame) -> Page:
 
 def _binned(wide: polars.DataFrame) -> polars.DataFrame:
     """Mean advantage over each rival in bins of p(a) that hold at least two passages."""
-    place = np.searchsorted(EDGES[1:-1], wide[FACTS[0]].to_numpy())
+    bins = np.searchsorted(EDGES[1:-1], wide[FACTS[0]].to_numpy())
     names = [f"{low:g} to {high:g}" for low, high in pairwise(EDGES)]
     rows = []
     for heat in TEMPERATURES:
         for rival in RIVALS:
             for i, name in enumerate(names):
-                part = wide.filter((place == i) & (wide["temperature"].to_numpy() == heat))
+                part = wide.filter((bins == i) & (wide["temperature"].to_numpy() == heat))
                 if part["passage"].n_unique() > 1:
                     gain = (part["SpecHub"] - part[rival]).to_numpy().astype(float)
                     found = results.clustered_mean(gain, part["passage"].to_numpy())

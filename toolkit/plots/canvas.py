@@ -19,7 +19,7 @@ COLUMN, PAGE = 3.3, 6.9  # inches: one column and the full width of a two-column
 # Okabe and Ito's colours, told apart by colour-blind readers; yellow is too light for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", ":", "-.", (0, (4, 1, 1, 1, 1, 1)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")  # one more than colours: pairs repeat late
 
 
 @contextmanager

@@ -63,7 +63,8 @@ def dots(
             area.set_yticks(range(len(names)), list(map(str, names)))
             area.set_ylim(len(names) - 0.5, -0.5)
         canvas.label_outside(axes, min(across, len(parts)), xlabel, "")
-        canvas.legend_below(figure, handles)
+        if colour != panel:  # else the titles say it
+            canvas.legend_below(figure, handles)
     return figure
 
 

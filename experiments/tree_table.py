@@ -22,7 +22,7 @@ from multidraft.trees import efficiency, named, recorded, rules
 from multidraft.trees.recording import Recorder
 from multidraft.trees.tree import Tree
 
-CONTEXTS = 64
+CONTEXTS = 128
 PATHS = 4
 BASELINE = ("iid", "one path", "block")  # the best rule of a single path
 #: Family of trees -> its shapes as text: a tree that is cut at every depth, or several trees.

@@ -35,7 +35,7 @@ def cells(setting: Setting) -> list[dict[str, Any]]:
     axes = {"draft_top_k": list(TOP_K), "law": list(LAWS), "n": list(COUNTS)}
     every = grid(methods=[["optimum"]], temperature=[1.0], **axes)
     return setting.cells(
-        [cell for cell in every if cell["law"] != "hub" or cell["n"] == 2], contexts=128
+        [cell for cell in every if cell["law"] != "hub" or cell["n"] == 2], contexts=512
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trees"
-DEEPEST, CONTEXTS, LENGTHS = "paths:4,8", 64, (2, 4, 8)
+DEEPEST, LENGTHS = "paths:4,8", (2, 4, 8)
 #: Line of the table -> number of paths and rule.
 LINES = {
     "one path, token by token": (1, "rrs"),
@@ -52,7 +52,7 @@ def cells(setting: Setting) -> list[dict[str, Any]]:
         for length in LENGTHS
         for line, (n, rule) in LINES.items()
     )
-    return blocks.cells(setting, every, contexts=CONTEXTS)
+    return blocks.cells(setting, every)
 
 
 def report(frame: polars.DataFrame) -> Page:

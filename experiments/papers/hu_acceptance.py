@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trace"
-CONTEXTS = 128
+CONTEXTS = 256
 TEMPERATURES, COUNTS = (0.2, 0.4, 0.7, 1.0), (2, 3, 4)
 BASE = {"temperature": 0.7, "n": 3}  # the paper's setting
 #: Draft law -> method -> how the page calls it.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trees"
-TEMPERATURES, TREE, CONTEXTS = (1.2, 1.4, 1.6, 2.0, 2.4), "paths:2,5", 64
+TEMPERATURES, TREE = (1.2, 1.4, 1.6, 2.0, 2.4), "paths:2,5"
 RULES = ("interval", "importance", "k-seq", "rrs")
 
 compute = blocks.compute
@@ -35,7 +35,7 @@ def cells(setting: Setting) -> list[dict[str, Any]]:
         for heat in TEMPERATURES
         for rule in RULES
     )
-    return blocks.cells(setting, every, contexts=CONTEXTS)
+    return blocks.cells(setting, every)
 
 
 def report(frame: polars.DataFrame) -> Page:

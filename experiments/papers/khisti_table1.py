@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trees"
-COUNTS, LENGTH, CONTEXTS = (2, 3, 4, 5, 6), 5, 64
+COUNTS, LENGTH = (2, 3, 4, 5, 6), 5
 RULES = ("interval", "importance", "k-seq", "rrs")
 
 compute = blocks.compute
@@ -42,7 +42,7 @@ def cells(setting: Setting) -> list[dict[str, Any]]:
         for n in COUNTS
         for rule in RULES
     )
-    return blocks.cells(setting, every, contexts=CONTEXTS)
+    return blocks.cells(setting, every)
 
 
 def report(frame: polars.DataFrame) -> Page:

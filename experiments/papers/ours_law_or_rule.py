@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trace"
-CONTEXTS = 128
+CONTEXTS = 512
 TEMPERATURES, COUNTS = (0.3, 0.6, 1.0), (2, 4, 8)
 #: Draft law -> method -> how the page calls it.
 METHODS = {

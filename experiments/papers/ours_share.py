@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trace"
-CONTEXTS = 128
+CONTEXTS = 256
 TEMPERATURES, COUNTS = (0.6, 1.0), (2, 4, 8)
 METHODS: dict[str, tuple[str, ...]] = {
     "iid": ("optimum", "k-seq", "rrs", "importance", "list coupling", "naive"),

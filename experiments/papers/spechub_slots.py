@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trace"
-CONTEXTS = 128
+CONTEXTS = 256
 TEMPERATURES = (0.3, 0.6, 1.0)
 #: Label of the paper -> draft law and rule.
 METHODS = {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trace"
-CONTEXTS = 128
+CONTEXTS = 256
 TEMPERATURES = tuple(round(0.1 * i, 1) for i in range(1, 11))
 #: Draft law -> method -> how the page calls it.
 METHODS = {

@@ -51,7 +51,7 @@ def cells(setting: Setting) -> list[dict[str, Any]]:
         if label != "SpecHub"
         for depth in TERNARY
     ]
-    return blocks.cells(setting, binary) + blocks.cells(setting, ternary, contexts=32)
+    return blocks.cells(setting, binary) + blocks.cells(setting, ternary, contexts=64)
 
 
 def _deepest(law: str, temperature: float) -> str:

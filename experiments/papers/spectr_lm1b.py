@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars
 
 NEEDS = "trees"
-PATHS, LENGTHS, CONTEXTS = 8, (4, 8), 32
+PATHS, LENGTHS, CONTEXTS = 8, (4, 8), 64
 #: Label of the paper -> number of paths and rule.
 LINES = {"speculative decoding": (1, "rrs"), "SpecTr": (PATHS, "k-seq")}
 OURS = {"RRS, 8 paths": (PATHS, "rrs"), "optimum at every node, 8 paths": (PATHS, "interval")}

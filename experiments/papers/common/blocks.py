@@ -18,7 +18,7 @@ from multidraft.experiments.papers.common.setting import Setting
 from multidraft.trees import efficiency, named, recorded, rules
 from multidraft.trees.recording import Recorder
 
-CONTEXTS = 64
+CONTEXTS = 128
 SETTINGS = {"temperature": 1.0, "top_k": None, "draft_temperature": 1.0, "draft_top_k": None}
 
 

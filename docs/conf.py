@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import version as installed
+from pathlib import Path
 
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
@@ -59,6 +61,16 @@ def raise_skip() -> None:
     raise SkipNode
 
 
+def copy_verdicts(app: Sphinx) -> None:
+    """Make the page of verdicts from that in the results; its links point to pages beside it."""
+    docs = Path(app.srcdir)
+    text = (docs.parent / "results" / "papers" / "README.md").read_text(encoding="utf-8")
+    page = docs / "_api" / "verdicts.md"
+    page.parent.mkdir(exist_ok=True)
+    page.write_text(re.sub(r"\[([^]]+)\]\(\w+/README\.md\)", r"\1", text), encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
     """Register the renderer: browsers draw MathML themselves."""
     app.add_html_math_renderer("mathml", (_inline, None), (_display, None))
+    app.connect("builder-inited", copy_verdicts)

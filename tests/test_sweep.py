@@ -280,6 +280,13 @@ def test_gaps_are_taken_context_by_context(small):
     rows = sweep_report.gaps(small[0].frame)
     assert rows.filter(method="solver:relaxed-lp")["gap"].abs().max() < 1e-9  # type: ignore[operator]
     assert rows.filter(method="rule:rrs", n=2)["gap"].min() > -1e-12  # type: ignore[operator]
+    loss = (
+        small[0]
+        .frame.filter(method="rule:rrs")
+        .with_columns(method=pl.lit("bound:truncation-loss"))
+    )
+    with_loss = sweep_report.gaps(pl.concat([small[0].frame, loss]))
+    assert with_loss["method"].unique().sort().equals(rows["method"].unique().sort())
     with pytest.raises(InputError, match="need the optimum"):
         sweep_report.gaps(small[0].frame.filter(pl.col("method") != "optimum"))
 

@@ -253,6 +253,8 @@ def _sentence(path: Path, text: str, content: dict[str, Any], error: ValidationE
     fault = error.errors()[0]
     place = tuple(part for i, part in enumerate(fault["loc"]) if not (i == 1 and part in _SOURCES))
     words = fault["msg"].removeprefix("Value error, ").rstrip(".")
+    if fault["type"] == "missing":
+        words = "this key is missing: add it, see docs/sweeps.md"
     if fault["type"].startswith("union_tag"):
         place, words = (*place, "kind"), f"choose one of {', '.join(_SOURCES)}"
     if fault["type"] == "extra_forbidden":

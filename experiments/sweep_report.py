@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multidraft import checks, plots, results
+from multidraft import bounds, checks, plots, results
 from multidraft.errors import InputError
 from multidraft.experiments.sweep_file import OPTIMUM, PlotSpec, TableSpec
 
@@ -115,8 +115,15 @@ def table(frame: polars.DataFrame, spec: TableSpec | None = None) -> results.Tab
     return results.pivot(ordered, rows=rows, columns=columns, digits=spec.digits)
 
 
+def _acceptances(frame: polars.DataFrame) -> polars.DataFrame:
+    """Rows without the bounds of a loss, which belong on no axis of acceptances."""
+    return frame.filter(~frame["method"].is_in([f"bound:{name}" for name in bounds.losses()]))
+
+
 def gaps(frame: polars.DataFrame) -> polars.DataFrame:
     """Rows of all other methods, with ``gap``: the optimum of the same context minus the value.
+
+    Bounds of a loss are left out.
 
     Raises
     ------
@@ -129,7 +136,7 @@ def gaps(frame: polars.DataFrame) -> polars.DataFrame:
     if optimum.is_empty():
         raise InputError("gaps need the optimum: add it to the methods of the sweep.")
     names = [name for name in settings(frame) if name != "method"] + ["context"]
-    others = frame.filter(polars.col("method") != OPTIMUM)
+    others = _acceptances(frame.filter(polars.col("method") != OPTIMUM))
     known = optimum.select(*names, optimum="value")
     joined = others.join(known, on=names, nulls_equal=True, maintain_order="left")
     return joined.with_columns(gap=polars.col("optimum") - polars.col("value"))
@@ -161,7 +168,7 @@ def measured(frame: polars.DataFrame) -> polars.DataFrame:
 
 def figure(frame: polars.DataFrame, spec: PlotSpec) -> Figure:
     """Draw the figure that a spec describes; what it leaves open follows from what varies."""
-    frame = chosen(frame, spec.where)
+    frame = _acceptances(chosen(frame, spec.where))
     return _FIGURES[spec.kind](frame, spec)
 
 

@@ -44,7 +44,7 @@ class Interval(Solver):
             return None
         return (
             f"{self.name} orders independent clocks of one law, so it takes iid drafts, not "
-            f"{problem.law.name}: see multidraft.solvers.explain."
+            f"{problem.law.name}: use max-flow or entropic."
         )
 
     def answer(self, problem: Problem) -> Answer:

@@ -231,6 +231,8 @@ def test_methods_lists_the_registries(capsys):
     assert set(data["solver"]) == set(md.solvers.names())
     assert set(data["rule"]) == set(md.verifiers.names())
     assert set(data["draft law"]) == set(md.laws.names())
+    assert set(data["bound"]) == set(md.bounds.names())
+    assert data["bound"]["union"].startswith("upper bound of the optimal acceptance, for iid and")
     assert all(line for kind in data.values() for line in kind.values())
 
 
@@ -245,7 +247,8 @@ def test_models_lists_names(capsys):
     [
         (["solve"], "give --target and --draft"),
         (["solve", *LAWS, "--n", "0"], "n is 0"),
-        (["solve", *LAWS], "needs a number of drafts"),
+        (["solve", "--target", "0.2,0.7", "--draft", "1,0", "--n", "1"], "or --normalise"),
+        (["solve", *LAWS], "needs a number of drafts: give n."),
         (["solve", *LAWS, "--n", "2", "--law", "beam"], "unknown draft law 'beam'"),
         (["solve", *LAWS, "--n", "2", "--method", "magic"], "unknown method 'magic'"),
         (["solve", *LAWS, "--n", "two"], "--n"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,8 @@ def test_a_trace_is_written_and_read(tmp_path, logs):
     assert isinstance(again, partial.PartialTrace)
     assert again.header == trace.header
     assert again.tokens == trace.tokens
+    (tmp_path / "plain").touch()  # others may read the trace where they may read any new file
+    assert (tmp_path / "trace.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
     for mine, other in zip(
         (trace.target, trace.draft("small")), (again.target, again.draft("small")), strict=True
     ):
@@ -409,6 +412,7 @@ def test_the_command_imports_logs_and_names_the_next_step(capsys, tmp_path, logs
     assert cli.main([*arguments, "--output", str(out)]) == 0
     text = capsys.readouterr().out
     assert f"multidraft report {out}" in text
+    assert re.search(r"^dropped because +-$", text, re.MULTILINE)
     assert importers.open(out).names == ("small",)
     assert cli.main([*arguments, "--output", str(out), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)

@@ -73,6 +73,15 @@ def test_dots_have_a_line_for_every_label(curves):
     assert figure.legends[0].texts[0].get_text() == curves["rule"][0]
 
 
+def test_long_titles_are_broken_into_lines(curves):
+    long = curves.with_columns(setting=pl.format("law without-replacement, {}", "setting"))
+    titles = [area.get_title() for area in draw_lines(long, across=4).figure.axes]
+    assert all("\n" in title for title in titles)
+    assert [title.replace("\n", " ") for title in titles] == long["setting"].unique(
+        maintain_order=True
+    ).to_list()
+
+
 def test_lines_have_a_panel_per_setting_and_a_legend_entry_per_curve(curves):
     figure = draw_lines(curves, log_x=True)
     assert [area.get_title() for area in figure.axes] == curves["setting"].unique(

@@ -162,6 +162,7 @@ def test_the_time_limit_of_a_cell_is_a_failure_with_its_sentence(tmp_path):
         ('"normals"', '"normal"', 5, "unknown family 'normal': choose one of dirichlet"),
         ("[0.5, 0.9]", "[0.5, 9]", 5, "correlation is 9: normals takes a number in 0..1"),
         ("contexts = 6", "context = 6", 8, "unknown key 'context': choose one of kind, name"),
+        ("schema = 1", "", 1, "schema: this key is missing: add it, see docs/sweeps.md"),
         ("schema = 1", "schema = 2", 2, "schema 2 is not 1, which this version reads"),
         ('law = ["iid"', 'top_k = "al"\nlaw = ["iid"', 14, "'al' is not .*, or \"all\""),
     ],
@@ -211,6 +212,8 @@ def test_status_counts_cells_and_gives_reasons(small, capsys):
     facts = json.loads(capsys.readouterr().out)
     assert (facts["cells"], facts["done"], facts["failed"]) == (48, 48, 0)
     assert any("hub" in sentence for sentence in facts["left out"])
+    assert cli.main(["sweep", "status", str(path), "--output", str(folder / "out")]) == 0
+    assert " ".join(facts["left out"]) in capsys.readouterr().out
 
 
 def test_the_merged_file_holds_file_seeds_and_every_start(small):
@@ -277,6 +280,13 @@ def test_gaps_are_taken_context_by_context(small):
     rows = sweep_report.gaps(small[0].frame)
     assert rows.filter(method="solver:relaxed-lp")["gap"].abs().max() < 1e-9  # type: ignore[operator]
     assert rows.filter(method="rule:rrs", n=2)["gap"].min() > -1e-12  # type: ignore[operator]
+    loss = (
+        small[0]
+        .frame.filter(method="rule:rrs")
+        .with_columns(method=pl.lit("bound:truncation-loss"))
+    )
+    with_loss = sweep_report.gaps(pl.concat([small[0].frame, loss]))
+    assert with_loss["method"].unique().sort().equals(rows["method"].unique().sort())
     with pytest.raises(InputError, match="need the optimum"):
         sweep_report.gaps(small[0].frame.filter(pl.col("method") != "optimum"))
 

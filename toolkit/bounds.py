@@ -77,6 +77,17 @@ def names() -> tuple[str, ...]:
     return tuple(_RULES)
 
 
+def describe(name: str) -> str:
+    """Side, what is bounded, draft laws and source of a bound, in one line."""
+    rule = _RULES[checks.choice(name, _RULES, "bound")]
+    return f"{rule.side} bound of the {rule.of}, for {rule.law}: {rule.source}"
+
+
+def losses() -> tuple[str, ...]:
+    """Names of the bounds of a loss, which are not to be compared with acceptances."""
+    return tuple(name for name, rule in _RULES.items() if rule.of.startswith("loss"))
+
+
 def available(problem: Problem) -> tuple[str, ...]:
     """Names of the bounds that hold for the problem's draft law."""
     return tuple(name for name, rule in _RULES.items() if rule.takes(problem.law))

@@ -51,8 +51,8 @@ def law(probs: Array, name: str) -> Array:
         row = int(off.argmax())
         where = f" in row {row}" if sums.size > 1 else ""
         raise InputError(
-            f"{name} sums to {sums[row]:.16g}{where}, not 1: pass multidraft.normalise({name}) "
-            "if that is what you want."
+            f"{name} sums to {sums[row]:.16g}{where}, not 1: pass multidraft.normalise({name}), "
+            "or --normalise to a command, if that is what you want."
         )
     return probs
 

@@ -738,5 +738,5 @@ def make(spec: Mapping[str, Any], probs: Any, *, check: bool = True) -> Law:
     if law is Explicit:
         return Explicit(options["tuples"], probs, vocabulary=options["vocabulary"], check=check)
     if law is not Hub and law is not Independent and "n" not in options:
-        raise InputError(f"the draft law {law.name} needs a number of drafts, n.")
+        raise InputError(f"the draft law {law.name} needs a number of drafts: give n.")
     return law(probs, check=check, **options)

@@ -300,7 +300,7 @@ class Solution:
     ----------
     problem, method : what was solved, and the name of the method.
     plan : Plan, or None for a method that only finds the value.
-    seconds : wall time of the solve.
+    seconds : wall time of the solve; the first on a machine compiles, which counts.
     """
 
     def __init__(

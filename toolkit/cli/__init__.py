@@ -36,7 +36,7 @@ _COMMANDS = {
         "Solve one problem with every method that takes it.",
         "multidraft compare --target q.npy --draft p.npy --law without-replacement --n 3",
     ),
-    "methods": ("List solvers, rules and draft laws.", "multidraft methods --json"),
+    "methods": ("List solvers, rules, draft laws and bounds.", "multidraft methods --json"),
     "record": (
         "Record the laws of a target and its drafts on texts.",
         "multidraft record --target smollm2 --draft skip-4,skip-8 --contexts 512",

@@ -130,7 +130,7 @@ def _facts(trace: Trace | PartialTrace) -> dict[str, Any]:
         "holds": f"the {min(part.top.max() for part in lists)} most probable tokens",
         "unlisted probability": ", ".join(f"{part.rest.mean():.4f}" for part in lists),
         "dropped": sum(header["dropped"].values()),
-        "dropped because": header["dropped"] or "-",
+        "dropped because": header["dropped"],
         "rounded rows": header["rounded"],
         "rows with tokens of one text": header["ambiguous"],
     }

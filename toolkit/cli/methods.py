@@ -10,7 +10,7 @@ from multidraft.cli.output import Flag, Json, print_json, print_table
 
 
 def command(*, verifiers: Flag = False, json: Json = False) -> int:
-    """List solvers, rules and draft laws, each with one line.
+    """List solvers, rules, draft laws and bounds, each with one line.
 
     Parameters
     ----------
@@ -38,6 +38,7 @@ def _list(json: bool) -> int:
         "solver": _described(md.solvers.names(), lambda name: type(md.solvers.get(name))),
         "rule": _described(md.verifiers.names(), lambda name: type(md.verifiers.get(name))),
         "draft law": _described(md.laws.names(), md.laws.LAWS.__getitem__),
+        "bound": {name: md.bounds.describe(name) for name in md.bounds.names()},
     }
     if json:
         print_json(kinds)

@@ -71,6 +71,10 @@ def _grid(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, header: boo
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return "-" if math.isnan(value) else f"{value:.12g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_text(part)} {name}" for name, part in value.items()) or "-"
+    if isinstance(value, list | tuple):
+        return " ".join(map(_text, value)) or "-"
     return str(value)
 
 

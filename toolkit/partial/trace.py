@@ -98,7 +98,7 @@ class PartialTrace:
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the trace to `path`; an interruption leaves `path` as it was."""
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
         arrays = {name: getattr(self, name) for name in _COLUMNS}
         for i, listed in enumerate([self.target, *self.drafts.values()]):
@@ -107,7 +107,8 @@ class PartialTrace:
         header = {"format": FORMAT, "drafts": self.names, "tokens": tokens, **self.header}
         with atomic(path) as temporary:
             contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-            save_file(contiguous, temporary, metadata={KEY: json.dumps(header)})
+            # Not save_file, whose files none but their owner can read.
+            temporary.write_bytes(save(contiguous, metadata={KEY: json.dumps(header)}))
         return Path(path)
 
 

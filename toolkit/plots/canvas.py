@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from multidraft.errors import InputError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMN, PAGE = 3.3, 6.9  # inches: one column and the full width of a two-column paper
+LETTERS = 15  # of a title that fit in an inch of a row of panels, ticks and labels beside them
 # Okabe and Ito's colours, told apart by colour-blind readers; yellow is too light for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", ":", "-.", (0, (4, 1, 1, 1, 1, 1)))
@@ -50,6 +52,14 @@ def panels(
     for unused in axes[count:]:
         unused.remove()
     return figure, axes[:count]
+
+
+def title(area: Axes, text: str) -> None:
+    """Set a panel's title, in lines that are no wider than the panel."""
+    place = area.get_subplotspec()
+    assert place is not None  # panels are made by `panels`
+    inches = (COLUMN if place.get_gridspec().ncols == 1 else PAGE) / place.get_gridspec().ncols
+    area.set_title("\n".join(wrap(text, int(inches * LETTERS), break_on_hyphens=False)))
 
 
 def look(colour: int, dash: int) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def _distributions(
         parts = canvas.split(frame, panel)
         figure, axes = canvas.panels(len(parts), across, 1.5)
         for area, (title, rows) in zip(axes, parts, strict=True):
-            area.set_title(title)
+            canvas.title(area, title)
             for name, values in canvas.split(rows, colour):
                 number = names.index(name)
                 look = canvas.look(number, number)

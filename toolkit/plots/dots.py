@@ -55,7 +55,7 @@ def dots(
         parts = canvas.split(frame, panel)
         figure, axes = canvas.panels(len(parts), across, 0.3 + 0.14 * len(names), share=share)
         for area, (title, rows) in zip(axes, parts, strict=True):
-            area.set_title(title)
+            canvas.title(area, title)
             for number, hue in enumerate(hues):
                 points = rows.filter(rows[colour] == hue)
                 places = [names.index(name) for name in points[label]]

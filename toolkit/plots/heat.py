@@ -63,7 +63,7 @@ def heat_map(
         for area, (title, rows) in zip(axes, parts, strict=True):
             places = _places(rows.select(x=x, y=y, value=value), across_names, down_names)
             area.imshow(places, aspect="auto", norm=scale)
-            area.set_title(title)
+            canvas.title(area, title)
             area.grid(False)
             area.set_xticks(range(len(across_names)), list(map(str, across_names)))
             area.set_yticks(range(len(down_names)), list(map(str, down_names)))

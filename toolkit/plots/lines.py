@@ -64,7 +64,7 @@ def lines(
         parts = canvas.split(frame, panel)
         figure, axes = canvas.panels(len(parts), across, height, share_x=share_x)
         for area, (title, rows) in zip(axes, parts, strict=True):
-            area.set_title(title)
+            canvas.title(area, title)
             for (name, mark), look in looks.items():
                 curve = _of(rows, {colour: name, dash: mark}).sort(x)
                 if not curve.is_empty():

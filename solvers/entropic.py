@@ -10,6 +10,7 @@ for drafts without replacement no other exact rule is known at such sizes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -36,6 +37,9 @@ MOST_ENTRIES = 262_144
 class Entropic(Solver):
     """Entropic weights by the two convex duals: L-BFGS-B, then Newton's method on the gradient.
 
+    A batch is solved context by context: every context has nodes and steps of its own, and its sums
+    over the vocabulary keep all cores busy.
+
     Parameters
     ----------
     finish : bool
@@ -49,6 +53,7 @@ class Entropic(Solver):
     """
 
     name: ClassVar[str] = "entropic"
+    batched: ClassVar[bool] = True
     finish: bool = True
     tolerance: float = 1e-11
     iterations: int = 500
@@ -61,16 +66,26 @@ class Entropic(Solver):
                 f"{self.name} takes iid, independent and without-replacement drafts, "
                 f"not {law.name}: use subset."
             )
-        if isinstance(law, laws.WithoutReplacement) and law.n > 2:
-            support, most = int(np.count_nonzero(law.probs)), MOST_ENTRIES // law.n
+        n = int(law.counts.max())
+        if isinstance(law, laws.WithoutReplacement) and n > 2:
+            support, most = int(np.count_nonzero(law.probs, axis=-1).max()), MOST_ENTRIES // n
             if support > most:
                 return (
-                    f"{self.name} takes {law.n} drafts without replacement from at most {most} "
+                    f"{self.name} takes {n} drafts without replacement from at most {most} "
                     f"tokens, not {support}: truncate the draft with draft_top_k."
                 )
         return None
 
     def answer(self, problem: Problem) -> Answer:
+        if not problem.batch:
+            plan, solved = self._context(problem)
+            return Answer(plan, plan.cut, limited=self.finish and not solved)
+        plans, solved = zip(*(self._context(row) for row in problem), strict=True)
+        plan = EntropicPlan.stack(problem, plans)
+        return Answer(plan, plan.cut, limited=self.finish and not all(solved))
+
+    def _context(self, problem: Problem) -> tuple[EntropicPlan, bool]:
+        """The plan of one context, and whether its blocks reached the tolerance."""
         from multidraft.solvers import entropic_descent
 
         cut = minimising_cut(problem)
@@ -81,8 +96,7 @@ class Entropic(Solver):
             )
             logs[block.free] = found.cpu().numpy()
             solved &= residual <= self.tolerance
-        plan = EntropicPlan(problem, cut, logs, realised(problem, cut, logs))
-        return Answer(plan, cut, limited=self.finish and not solved)
+        return EntropicPlan(problem, cut, logs, realised(problem, cut, logs)), solved
 
 
 def minimising_cut(problem: Problem) -> Bool[np.ndarray, " V"]:
@@ -148,34 +162,45 @@ class EntropicPlan(SelectionPlan):
     Parameters
     ----------
     problem : Problem
-    cut : (V,) boolean
+    cut : (*batch, V) boolean
         The set H.
-    logs : (V,)
+    logs : (*batch, V)
         Log-weights, ``-inf`` for tokens that are never selected.
-    selection : (V,)
+    selection : (*batch, V)
         Selection law of these weights, see :func:`realised`.
     """
 
     def __init__(
         self,
         problem: Problem,
-        cut: Bool[np.ndarray, " V"],
-        logs: Float[np.ndarray, " V"],
-        selection: Float[np.ndarray, " V"],
+        cut: Bool[np.ndarray, "*batch V"],
+        logs: Float[np.ndarray, "*batch V"],
+        selection: Float[np.ndarray, "*batch V"],
     ) -> None:
         self.problem, self.cut, self.logs, self._selection = problem, cut, logs, selection
 
+    @classmethod
+    def stack(cls, problem: Problem, plans: Sequence[EntropicPlan]) -> EntropicPlan:
+        """Make one plan of those of the rows of a batch."""
+        parts = ((plan.cut, plan.logs, plan.selection) for plan in plans)
+        return cls(problem, *map(np.stack, zip(*parts, strict=True)))
+
+    def row(self, i: int) -> EntropicPlan:
+        return EntropicPlan(self.problem[i], self.cut[i], self.logs[i], self.selection[i])
+
     @property
-    def selection(self) -> Float[np.ndarray, " V"]:
+    def selection(self) -> Float[np.ndarray, "*batch V"]:
         return self._selection
 
     @cached_property
-    def quadrature_error(self) -> float:
+    def quadrature_error(self) -> Float[np.ndarray, "*batch"]:
         """Largest change of b on doubling the number of nodes, a bound for the error of b."""
+        if self.problem.batch:
+            return np.stack([self.row(i).quadrature_error for i in range(len(self.problem))])
         coarse = realised(self.problem, self.cut, self.logs, refine=1)
-        return float(np.abs(self.selection - coarse).max())
+        return np.asarray(np.abs(self.selection - coarse).max())
 
-    def violation(self) -> Float[np.ndarray, ""]:
+    def violation(self) -> Float[np.ndarray, "*batch"]:
         """Estimate of the error of `selection`, by which the output law may miss the target."""
         return np.asarray(self.quadrature_error)
 

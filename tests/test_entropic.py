@@ -205,6 +205,24 @@ def test_gap_before_and_after_the_finish(name: str) -> None:
     assert float(finished.upper) == pytest.approx(float(md.optimal_acceptance(problem)), abs=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["iid", "independent", "without-replacement"])
+def test_a_batch_is_its_rows(kind):
+    rng = np.random.default_rng(3)
+    q, first, second = rng.dirichlet(np.full(12, 0.7), (3, 4))
+    law = {
+        "iid": md.IID(first, 3),
+        "independent": md.Independent([first, second]),
+        "without-replacement": md.WithoutReplacement(first, 3),
+    }[kind]
+    solution = md.solve(md.Problem(q, law), "entropic")
+    assert solution.certificate.gap.shape == solution.plan.quadrature_error.shape == (4,)
+    assert (solution.certificate.gap < 1e-10).all()
+    for i, alone in enumerate(md.solve_each(solution.problem, "entropic")):
+        np.testing.assert_array_equal(solution.plan.selection[i], alone.plan.selection)
+        np.testing.assert_allclose(solution[i].plan.output_law(), q[i], atol=1e-12)
+        np.testing.assert_array_equal(solution[i].plan.logs, alone.plan.logs)
+
+
 def test_three_different_drafts_at_full_vocabulary() -> None:
     rng = np.random.default_rng(2)
     common = rng.normal(scale=3, size=49_152)

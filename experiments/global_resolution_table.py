@@ -51,19 +51,18 @@ BUDGET = 60.0  # seconds for one cell; contexts beyond it are left out, with the
 LIMITS = (1, 10, 100)  # milliseconds, for the form of Table 2
 
 
-def cells(trace: str, draft: str, contexts: int, hard: int = 8) -> list[dict[str, Any]]:
-    """List a cell for each setting and method; about `hard` contexts where one solve is long."""
+def cells(trace: str, draft: str, contexts: int) -> list[dict[str, Any]]:
+    """List a cell for each setting and method."""
     base = {"trace": trace, "draft": draft} | dict.fromkeys(OPTIONS)
     table = [
         {**base, "table": "methods", "top_k": k, "n": n, "column": column, "method": method}
         | {**options, "contexts": contexts}
-        | {"every": max(1, contexts // hard) if column == "entropic" else 1}
         for k, n in (*SETTINGS, *BEYOND)
         for column, (method, options) in METHODS.items()
     ]
     ablation = [
         {**base, "table": "ablation", "top_k": k, "n": n, "column": "variant"}
-        | {"method": "global-resolution", "contexts": contexts, "every": 1}
+        | {"method": "global-resolution", "contexts": contexts}
         | {"tau": tau, "caps": caps, "masses": masses, "gradient": gradient}
         for k, n in ABLATED
         for gradient, taus in TAUS.items()
@@ -85,7 +84,7 @@ def compute(cell: dict[str, Any], seed: int, *, path: str) -> list[dict[str, Any
     solver = md.solvers.get(cell["method"], **options)
     rows: list[dict[str, Any]] = []
     started = time.perf_counter()
-    for context in picked[:: cell["every"]].tolist():
+    for context in picked.tolist():
         row: dict[str, Any] = {"context": context, "passage": int(trace.passage[context])}
         problem = listed(_problem(trace, cell, context))
         reason = solver.refuses(problem)
@@ -342,9 +341,9 @@ _PAGE = """\
 Written by `multidraft bench global-resolution`; {machine}, one thread.
 
 Target smollm2 and draft {draft} at temperature 1, {contexts} contexts spread over the recorded
-trace (about eight of them for *entropic*), iid drafts from the draft's top k tokens; the target is
-not truncated. Tokens that are never drafted are merged into one before any method sees the problem.
-The faster of two solves of each context counts. *GR* is Global Resolution as published (vertex
+trace, iid drafts from the draft's top k tokens; the target is not truncated. Tokens that are never
+drafted are merged into one before any method sees the problem. The faster of two solves of each
+context counts. *GR* is Global Resolution as published (vertex
 masses, truncated lists, L-BFGS-B), caps of 1024 tokens and 200 iterations; it has failed when a cap
 is met before the gradient is within 5 tau.
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -175,6 +176,17 @@ def test_contexts_can_be_those_of_some_texts(trace):
     assert rows == np.flatnonzero(opened.text == opened.text[0]).tolist()
     with pytest.raises(md.InputError, match="no text 'bible'"):
         Setting(trace, "skip-8", texts=("bible",)).count()
+
+
+def test_rows_of_another_command_serve_where_they_are_those_of_all_cells(setting, tmp_path):
+    one = replace(item.get("khisti_fig2"), source="other/rows.parquet")
+    keys = [runner.key(cell) for cell in one.cells(setting)]
+    assert item._borrowed(one, setting, tmp_path) is None
+    for held, serves in ((keys, True), (keys[1:], False)):
+        path = tmp_path / one.source
+        path.parent.mkdir(exist_ok=True)
+        results.write(path, pl.DataFrame({"key": held}), results.header({}, []))
+        assert (item._borrowed(one, setting, tmp_path) is not None) is serves
 
 
 def test_slots_add_up_to_the_acceptance(setting, trace):

@@ -100,14 +100,22 @@ def run(
     """
     folder = root / "papers" / item.name
     folder.mkdir(parents=True, exist_ok=True)
-    source = root / item.source
-    if item.source and source.is_file() and resume:
-        found = results.read(source)
-    else:
-        found = _computed(item, setting, folder, 1 if item.alone else jobs, resume)
+    borrowed = _borrowed(item, setting, root) if resume else None
+    found = borrowed or _computed(item, setting, folder, 1 if item.alone else jobs, resume)
+    rows = f"{item.name}.parquet" if borrowed is None else f"../../{item.source}"
     made = item.report(found.frame)
-    page.write(made, folder, item.title, item.text, _provenance(item, found))
+    page.write(made, folder, item.title, item.text, _provenance(item, found, rows))
     return made
+
+
+def _borrowed(item: Item, setting: Setting, root: Path) -> results.Results | None:
+    """The rows that another command made, where they are those of all cells."""
+    source = root / item.source
+    if not item.source or not source.is_file():
+        return None
+    found = results.read(source)
+    wanted = {runner.key(cell) for cell in item.cells(setting)}
+    return found if wanted <= set(found.frame["key"]) else None
 
 
 def _computed(
@@ -141,16 +149,15 @@ def _compact(frame: polars.DataFrame, given: set[str]) -> polars.DataFrame:
     return frame.with_columns(*narrow).drop("error", "seed")
 
 
-def _provenance(item: Item, found: results.Results) -> str:
+def _provenance(item: Item, found: results.Results, rows: str) -> str:
+    """How the rows came about; `rows` is their file, from the item's folder."""
     header, frame = found.header, found.frame
     git, versions, machine = header["git"], header["versions"], header["machine"]
     code = "an installed package" if git is None else f"revision {git['revision'][:12]}"
     if git is not None and git["dirty"]:
         code += " with uncommitted changes"
     parts = [f"Made by `multidraft reproduce {item.name}`"]
-    if item.source:
-        parts = [f"Rows of [{item.source}](../../{item.source}), page by `{item.name}`"]
-    elif item.needs != "nothing":
+    if item.needs != "nothing" and "trace" in header["configuration"]:
         pair = header["configuration"]
         parts.append(f"target {pair['trace']['target']['name']}, draft {pair['draft']}")
     if "context" in frame.columns:
@@ -162,5 +169,5 @@ def _provenance(item: Item, found: results.Results) -> str:
         f"{'; '.join(parts)}. multidraft {versions['multidraft']} ({code}), numpy "
         f"{versions['numpy']}, torch {versions['torch']}, Python {versions['python']}, "
         f"{machine['cores']} cores, {header['written']}; configuration "
-        f"{header['configuration_hash'][:12]}. Rows: [{item.name}.parquet]({item.name}.parquet)."
+        f"{header['configuration_hash'][:12]}. Rows: [{rows.removeprefix('../../')}]({rows})."
     )

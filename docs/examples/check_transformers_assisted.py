@@ -5,7 +5,7 @@ Is the assisted sampler of transformers lossless?
 ``transformers`` verifies the tokens of an assistant model with its own implementation of
 speculative sampling. ``check_sampler`` treats it as a black box: it counts the tokens of many
 calls, round by round and over two consecutive rounds, and compares every count with its exact
-binomial law.
+binomial law. Run the script where transformers is installed; it takes a few seconds.
 """
 
 import numpy as np

@@ -35,10 +35,10 @@ def acceptance(log_temperature: float, n: int) -> tuple[float, float]:
 
 
 # %%
-# Seven temperatures for each n. A cubic through values and slopes joins them, and its maximum, the
+# Six temperatures for each n. A cubic through values and slopes joins them, and its maximum, the
 # dot, is where the slope is zero. The more drafts, the warmer, and the less it matters.
 
-heats = np.linspace(np.log(0.6), np.log(1.5), 7)
+heats = np.linspace(np.log(0.65), np.log(1.3), 6)
 fine = np.linspace(heats[0], heats[-1], 60)
 figure, axes = plt.subplots(figsize=(4.4, 2.4))
 for colour, n in zip(COLOURS, (1, 2, 4, 8), strict=False):

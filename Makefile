@@ -52,5 +52,5 @@ notebooks: $(VENV)/.extra-dev
 	$(BIN)/python tests/notebook_files.py $(NAME)
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/_api .pytest_cache .ruff_cache .hypothesis .benchmarks src/*.egg-info toolkit/*.egg-info
+	rm -rf $(VENV) build dist docs/_build docs/_api docs/gallery .pytest_cache .ruff_cache .hypothesis .benchmarks src/*.egg-info toolkit/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

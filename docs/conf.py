@@ -1,22 +1,26 @@
-"""Sphinx: Markdown pages, the API from the docstrings, formulas as MathML (no network in a page)."""
+"""Sphinx: Markdown pages, gallery, API from the docstrings, formulas as MathML (no network)."""
 
 from __future__ import annotations
 
 import re
+import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
+sys.path.insert(0, str(Path(__file__).parent))  # for scraper.py
+
 project = "multidraft"
-copyright = "the multidraft developers"  # noqa: A001
+copyright = "the multidraft developers"
 release = installed("multidraft")
 extensions = [
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
 ]
 bibtex_bibfiles = ["references.bib"]
@@ -25,6 +29,18 @@ exclude_patterns = ["_build", "examples"]
 autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
+# Scripts called plot_* are executed, the shortest comes first; the others are shown.
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "gallery",
+    "image_scrapers": "scraper.last_figure",
+    "reset_modules": ("matplotlib",),
+    "capture_repr": (),
+    "min_reported_time": 60,
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+}
 html_theme = "pydata_sphinx_theme"
 html_theme_options = {
     "show_prev_next": False,

@@ -19,7 +19,7 @@ from multidraft import trees
 from multidraft.errors import InputError
 from multidraft.trees import DraftedTree, Markov, Tree
 
-EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "one_tree_step_by_step.py"
+EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "plot_one_tree.py"
 TARGET = Markov([0.2, 0.3, 0.5], [[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.3, 0.4, 0.3]])
 DRAFT = Markov([0.6, 0.3, 0.1], [[0.2, 0.3, 0.5], [0.4, 0.4, 0.2], [0.1, 0.8, 0.1]])
 

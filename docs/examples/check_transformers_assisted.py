@@ -1,12 +1,13 @@
-# %% [markdown]
-# # Is the assisted sampler of transformers lossless?
-#
-# `transformers` verifies the tokens of an assistant model with its own implementation of
-# speculative sampling. `check_sampler` treats it as a black box: it counts the tokens of many
-# calls, round by round and over two consecutive rounds, and compares every count with its exact
-# binomial law.
+"""
+Is the assisted sampler of transformers lossless?
+=================================================
 
-# %%
+``transformers`` verifies the tokens of an assistant model with its own implementation of
+speculative sampling. ``check_sampler`` treats it as a black box: it counts the tokens of many
+calls, round by round and over two consecutive rounds, and compares every count with its exact
+binomial law. Run the script where transformers is installed; it takes a few seconds.
+"""
+
 import numpy as np
 import torch
 from transformers.generation.utils import _speculative_sampling
@@ -16,12 +17,11 @@ import multidraft as md
 target = np.array([0.15, 0.25, 0.25, 0.35])
 draft = np.array([0.45, 0.35, 0.15, 0.05])
 
-# %% [markdown]
+# %%
 # One decoding step: draw a draft, call the sampler with the logits of both models, take the first
 # of the tokens that it returns. The second position is the bonus token's.
 
 
-# %%
 def assisted(weight: float | None = None) -> md.testing.Sampler:
     """Wrap the sampler; `weight` is its option that trades exactness for speed."""
 
@@ -43,9 +43,9 @@ def assisted(weight: float | None = None) -> md.testing.Sampler:
 law = md.IID(draft, n=1)
 print("as shipped:    ", md.testing.check_sampler(assisted(), target, law, draws=1500))
 
-# %% [markdown]
-# The verdict says which error would have been found. The option `assistant_ensemble_weight` accepts
-# more drafts at the price of another output law, as its documentation says; the test sees it.
-
 # %%
+# The verdict says which error would have been found. The option ``assistant_ensemble_weight``
+# accepts more drafts at the price of another output law, as its documentation says; the test sees
+# it.
+
 print("ensemble of .7:", md.testing.check_sampler(assisted(0.7), target, law, draws=1500))

@@ -205,13 +205,17 @@ class EntropicPlan(SelectionPlan):
         return np.asarray(self.quadrature_error)
 
     def weights(self, drafts: Int[np.ndarray, "M n"]) -> Float[np.ndarray, "M n"]:
-        """Probability that each draft is selected; the rest of a row is rejected."""
+        """Probability that each draft is selected; the rest of a row is rejected.
+
+        Drafts of a batch are one tuple for each of its contexts.
+        """
         there = drafts >= 0
-        inside = take(np.broadcast_to(self.cut, (len(drafts), len(self.cut))), drafts)
+        shape = (len(drafts), self.logs.shape[-1])
+        inside = take(np.broadcast_to(self.cut, shape), drafts)
         outside = there & ~inside
         leaves = outside.any(-1, keepdims=True)
-        logs = np.where(there, self.logs[np.maximum(drafts, 0)], -np.inf)
-        logs = np.where(leaves & ~outside, -np.inf, logs)
+        logs = np.take_along_axis(np.broadcast_to(self.logs, shape), np.maximum(drafts, 0), -1)
+        logs = np.where(leaves & ~outside, -np.inf, np.where(there, logs, -np.inf))
         # Relative to the largest weight of the row, the reject option's included.
         high = np.maximum(logs.max(-1, keepdims=True), np.where(leaves, -np.inf, 0.0))
         shares = np.exp(logs - np.where(np.isfinite(high), high, 0.0))

@@ -556,5 +556,5 @@ def test_the_page_runs_as_it_stands(target, draft, monkeypatch):
     assert len(blocks) == 2
     for block in blocks:
         exec(compile(block, "decoding.md", "exec"), space)
-    assert len(space["out"].tokens[0]) == 20
+    assert len(space["out"].tokens[0]) == 64
     assert space["named"].name == "mine"

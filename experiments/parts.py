@@ -8,7 +8,7 @@ others. A crash between leaves older copies, which do not count.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 WRITING = 0.01  # share of the time that goes into writing parts, as long as
 PATIENCE = 10.0  # seconds: no outcome waits longer than this to be written
+TABLE = 1024  # rows that become a table at once
 MANY = 128  # so many small parts at the end become one
 SMALL = 32 * 2**20  # bytes; larger parts are left alone, so a row is copied a few times at most
 LOOKS = 10  # a reader that meets a compaction lists the parts again
@@ -62,24 +63,24 @@ class Parts:
 
     def collect(self, outcomes: Iterator[Outcome]) -> None:
         """Write outcomes as they come, in parts so large that writing stays a small cost."""
-        batch: list[Outcome] = []
+        batch = _Batch()
         began, cost = time.perf_counter(), 0.0
         try:
             for outcome in outcomes:
-                batch.append(outcome)
+                batch.add(outcome)
                 if time.perf_counter() - began >= min(cost / WRITING, PATIENCE):
                     cost = self._write(batch)
-                    batch, began = [], time.perf_counter()
+                    batch, began = _Batch(), time.perf_counter()
         finally:  # Ctrl-C and a dead pool keep what was computed
             if batch:
                 self._write(batch)
 
-    def _write(self, batch: list[Outcome]) -> float:
+    def _write(self, batch: _Batch) -> float:
         """Write one part and return the seconds that took."""
         start = time.perf_counter()
         last = self.files()[-1:]
         path = self.folder / f"{1 + (int(last[0].stem) if last else 0):06d}.parquet"
-        _save(_table(row for outcome in batch for row in outcome.stamped()), path)
+        _save(batch.frame(), path)
         self.compact()
         return time.perf_counter() - start
 
@@ -106,10 +107,37 @@ class Parts:
         return read(self.files())
 
 
-def _table(rows: Iterable[dict[str, Any]]) -> polars.DataFrame:
-    import polars
+class _Batch:
+    """Rows of outcomes on their way to a part.
 
-    return polars.DataFrame(list(rows), infer_schema_length=None)
+    They become tables while the workers still compute: little is left to do after the last.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.tables: list[polars.DataFrame] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.tables)
+
+    def add(self, outcome: Outcome) -> None:
+        self.rows += outcome.stamped()
+        if len(self.rows) >= TABLE:
+            self._fold()
+
+    def frame(self) -> polars.DataFrame:
+        """All rows."""
+        import polars
+
+        self._fold()
+        return polars.concat(self.tables, how="diagonal_relaxed")
+
+    def _fold(self) -> None:
+        import polars
+
+        if self.rows:
+            self.tables.append(polars.DataFrame(self.rows, infer_schema_length=None))
+        self.rows = []
 
 
 def _save(frame: polars.DataFrame, path: Path) -> None:

@@ -9,8 +9,7 @@ because it is several times faster on processors with AVX-512.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from jaxtyping import Float
 
 import multidraft as md
 from multidraft import traces
+from multidraft.experiments.one_thread import one_thread
 from multidraft.problem import Problem
 from multidraft.solvers import prefix
 from multidraft.solvers.interval import IntervalPlan
@@ -59,7 +59,7 @@ def measure(
     """
     sets = [("synthetic", _model_laws(size, seed)) for size in vocabularies]
     sets.append(("recorded", _recorded_laws()))
-    with _one_thread():
+    with one_thread():
         return [
             {"laws": name, **row}
             for name, laws in sets
@@ -94,19 +94,6 @@ def _recorded_laws() -> Laws:
     trace = traces.frozen()
     problem = Problem.from_logits(trace.target[0], trace.drafts[0, 0], "iid", n=1)
     return problem.target, problem.law.probs
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Hold torch to one thread; the kernels use one for one context."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _measure(laws: Laws, n: int, repeats: int, seed: int) -> list[Row]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from torch import Tensor
 import multidraft as md
 from multidraft import laws, results, verifiers
 from multidraft.errors import Refused
+from multidraft.experiments.one_thread import one_thread
 from multidraft.verifiers.base import Rule
 from multidraft.verifiers.context import Context
 
@@ -90,7 +90,7 @@ def measure(
     """
     if device != "cpu" and not torch.cuda.is_available():
         raise Refused(f"there is no device {device} here: use cpu.")
-    with _one_thread():
+    with one_thread():
         return [
             row
             for batch in batches
@@ -104,7 +104,7 @@ def measure_preparation(
 ) -> list[Row]:
     """Microseconds per row to prepare the interval partition of drafts from the top 1000."""
     rule, rows = verifiers.get("interval"), []
-    with _one_thread():
+    with one_thread():
         for vocabulary in vocabularies:
             target, draft = _laws(8, vocabulary, "cpu", seed)
             kept = draft.topk(TOP_K)
@@ -116,20 +116,6 @@ def measure_preparation(
                 size = {"vocabulary": vocabulary, "n": n}
                 rows.append({**size, "microseconds": 1e6 * seconds / len(target)})
     return rows
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    import numba
-
-    before = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before[0])
-        numba.set_num_threads(before[1])
 
 
 def _laws(batch: int, vocabulary: int, device: str, seed: int) -> tuple[Tensor, Tensor]:

@@ -21,6 +21,7 @@ import multidraft as md
 from multidraft import results
 from multidraft.errors import Refused
 from multidraft.experiments import runner
+from multidraft.experiments.one_thread import one_thread
 from multidraft.files import write_text
 from multidraft.solution import Status
 from multidraft.solvers.global_resolution import ResolutionPlan
@@ -152,7 +153,8 @@ def run(trace: Path, draft: str, folder: Path, *, contexts: int = 32) -> results
     wanted = cells(fingerprint(trace), draft, contexts)
     function = partial(compute, path=str(trace))
     configuration = {"draft": draft, "contexts": contexts, "published": PUBLISHED.name}
-    runner.run(wanted, function, folder / "run", configuration=configuration, retry_failed=True)
+    with one_thread():
+        runner.run(wanted, function, folder / "run", configuration=configuration, retry_failed=True)
     path = folder / "global-resolution.parquet"
     runner.merge(folder / "run", path, wanted)
     return results.read(path)

@@ -22,6 +22,7 @@ import numpy as np
 import multidraft as md
 from multidraft import results
 from multidraft.experiments import runner
+from multidraft.experiments.one_thread import one_thread
 from multidraft.solvers.branch_and_bound import independent_optimum
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ def run(
 
     wanted = cells(fingerprint(trace), contexts, cases)
     function = partial(compute, path=str(trace))
-    runner.run(wanted, function, folder / "run", configuration={"contexts": contexts})
+    with one_thread():
+        runner.run(wanted, function, folder / "run", configuration={"contexts": contexts})
     path = folder / "open-laws.parquet"
     runner.merge(folder / "run", path, wanted)
     return results.read(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -15,6 +16,7 @@ import multidraft as md
 from multidraft import results
 from multidraft.checks import choice
 from multidraft.experiments import papers, runner
+from multidraft.experiments.one_thread import one_thread
 from multidraft.experiments.papers.common import blocks, page
 from multidraft.experiments.papers.common.setting import Setting
 
@@ -128,9 +130,10 @@ def _computed(
     if item.needs != "nothing":
         function = partial(function, path=str(setting.trace))
         configuration |= {"draft": setting.draft, "trace": md.traces.open(setting.trace).header}
-    run = runner.whole(
-        cells, function, folder / "run", configuration=configuration, jobs=jobs, resume=resume
-    )
+    with one_thread() if item.alone else nullcontext():
+        run = runner.whole(
+            cells, function, folder / "run", configuration=configuration, jobs=jobs, resume=resume
+        )
     path = folder / f"{item.name}.parquet"
     results.write(path, _compact(run.frame, set().union(*cells)), run.header)
     return results.read(path)

@@ -420,6 +420,12 @@ def test_the_command_lists_and_runs(tmp_path, capsys):
     assert (tmp_path / "quick" / "papers" / "README.md").is_file()
 
 
+def test_what_needs_no_trace_runs_without_one(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("MULTIDRAFT_CACHE", str(tmp_path / "empty"))
+    assert cli.main(["reproduce", "khisti_fig2", "--output", str(tmp_path), "--jobs", "1"]) == 0
+    assert "confirmed" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -427,6 +433,8 @@ def test_the_command_lists_and_runs(tmp_path, capsys):
         (["--contexts", "3"], "give a name"),
         (["khisti_fig2", "--quick", "--trace", "x"], "leave out --trace"),
         (["khisti_table3", "--target", "nobody"], "models fetch nobody"),
+        (["khisti_fig2", "--trace", "none.safetensors"], "there is no trace none.safetensors"),
+        (["khisti_fig2", "--quick", "--texts", "nothing"], "no text 'nothing'"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments, sentence, capsys):

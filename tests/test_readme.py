@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from multidraft import __version__, verifiers
+from multidraft import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -32,12 +32,6 @@ def test_links_inside_the_project_lead_somewhere(page):
     inside = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
     made = {"results/README.md"}  # written by `make reproduce`
     assert [link for link in inside if link not in made and not (ROOT / link).exists()] == []
-
-
-def test_the_readme_counts_the_rules():
-    """Not those that `multidraft new-rule` adds to a checkout."""
-    (count,) = re.findall(r"\| (\d+), and any plan \|", TEXT)
-    assert 0 < int(count) <= len(set(verifiers.names()) - {"from-plan"})
 
 
 def test_the_readme_is_short_and_cites_this_version():

@@ -17,13 +17,13 @@ from multidraft.experiments.papers.common import blocks, frames
 from multidraft.experiments.papers.common.page import Page
 from multidraft.experiments.papers.common.setting import Setting
 from multidraft.experiments.papers.common.verdict import together
+from multidraft.experiments.papers.khisti_table1 import RULES
 
 if TYPE_CHECKING:
     import polars
 
 NEEDS = "trees"
 TEMPERATURES, TREE = (1.2, 1.4, 1.6, 2.0, 2.4), "paths:2,5"
-RULES = ("interval", "importance", "k-seq", "rrs")
 
 compute = blocks.compute
 

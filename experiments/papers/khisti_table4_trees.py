@@ -17,13 +17,13 @@ from multidraft.experiments.papers.common import blocks, frames, published
 from multidraft.experiments.papers.common.page import Page
 from multidraft.experiments.papers.common.setting import Setting
 from multidraft.experiments.papers.common.verdict import together
+from multidraft.experiments.papers.khisti_table1 import RULES
 
 if TYPE_CHECKING:
     import polars
 
 NEEDS = "trees"
 COUNTS, TOP_K, LENGTH = (2, 3), (5, 10), 5
-RULES = ("interval", "importance", "k-seq", "rrs")
 
 compute = blocks.compute
 

@@ -15,7 +15,7 @@ from multidraft import plots, results
 from multidraft.experiments.papers.common import acceptance, frames
 from multidraft.experiments.papers.common.page import Page
 from multidraft.experiments.papers.common.setting import Setting
-from multidraft.experiments.papers.common.verdict import together
+from multidraft.experiments.papers.common.verdict import Verdict, together
 
 if TYPE_CHECKING:
     import polars
@@ -57,8 +57,6 @@ def report(frame: polars.DataFrame) -> Page:
     line = polars.format("{}: {}", "law", "method").alias("line")
     shares = _shares(frame)
     chart = frames.as_text(frames.as_text(means, "temperature", "temperature"), "n", "n =")
-    heats = tuple(frame["temperature"].unique().sort())
-    every: dict[str, Any] = {"temperature": heats, "n": COUNTS, "law": "iid"}
     return Page(
         {
             "table": (
@@ -96,28 +94,34 @@ def report(frame: polars.DataFrame) -> Page:
                 "Share of the possible gain over one draft that each rule gets",
             ),
         },
-        [
-            together(
-                "with iid drafts K-SEQ stays below the optimum of the law",
-                frames.gaps(frame, "optimum", "k-seq", **every),
-            ),
-            together(
-                "matching a draw from the target (naive) accepts less than one tested draft "
-                "at temperature 1, n = 2, iid",
-                frames.gaps(frame, ALONE_, "naive", temperature=(1.0,), n=(2,), law="iid"),
-            ),
-            together(
-                "with n = 2 SpecHub gets the whole possible gain of its law",
-                frames.gaps(frame, "optimum", "spechub", law="hub", n=(2,), temperature=heats),
-                low=-1e-6,
-                high=1e-6,
-            ),
-            together(
-                "importance sampling accepts at least as much as RRS at n = 8",
-                frames.gaps(frame, "importance", "rrs", law="iid", n=(8,), temperature=heats),
-            ),
-        ],
+        _verdicts(frame),
     )
+
+
+def _verdicts(frame: polars.DataFrame) -> list[Verdict]:
+    heats = tuple(frame["temperature"].unique().sort())
+    every: dict[str, Any] = {"temperature": heats, "n": COUNTS, "law": "iid"}
+    return [
+        together(
+            "with iid drafts K-SEQ stays below the optimum of the law",
+            frames.gaps(frame, "optimum", "k-seq", **every),
+        ),
+        together(
+            "matching a draw from the target (naive) accepts less than one tested draft "
+            "at temperature 1, n = 2, iid",
+            frames.gaps(frame, ALONE_, "naive", temperature=(1.0,), n=(2,), law="iid"),
+        ),
+        together(
+            "with n = 2 SpecHub gets the whole possible gain of its law",
+            frames.gaps(frame, "optimum", "spechub", law="hub", n=(2,), temperature=heats),
+            low=-1e-6,
+            high=1e-6,
+        ),
+        together(
+            "importance sampling accepts at least as much as RRS at n = 8",
+            frames.gaps(frame, "importance", "rrs", law="iid", n=(8,), temperature=heats),
+        ),
+    ]
 
 
 def _shares(frame: polars.DataFrame) -> polars.DataFrame:

@@ -117,7 +117,11 @@ def _papers(
     if names == ("all",) and options.quick:  # recording trees takes the model, and minutes
         chosen = [one for one in chosen if one.needs != "trees"]
     texts = tuple(text for text in options.texts.split(",") if text)
-    setting = Setting(_trace(options), options.draft, options.contexts, texts, options.quick)
+    needed = any(one.needs != "nothing" for one in chosen)
+    setting = Setting(
+        _trace(options, needed), options.draft, options.contexts, texts, options.quick
+    )
+    setting.count()  # refuses unknown texts, also where no item would look at them
     facts: dict[str, Any] = {}
     for one in chosen:
         made = item.run(one, setting, root, **run)
@@ -131,12 +135,15 @@ def _papers(
     return 0
 
 
-def _trace(options: Options) -> Path:
+def _trace(options: Options, needed: bool = True) -> Path:
+    """The trace to read; the shipped one where none was recorded and none is needed."""
     if options.quick:
         if options.trace is not None:
             raise InputError("--quick has its own trace: leave out --trace, or --quick.")
         return traces.FROZEN
     place = default_trace(options.target) if options.trace is None else options.trace
+    if not place.is_file() and options.trace is None and not needed:
+        return traces.FROZEN
     if not place.is_file():
         raise InputError(
             f"there is no trace {place}: run `multidraft models fetch {options.target}` and "
